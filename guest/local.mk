@@ -1,0 +1,1 @@
+# The guest module is built by kbuild, see guest/README.md.

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Every counter and gauge of tmemd, defined once. From these lists come the enums, the tables of
+ * names that `tmemctl stat --json` and `tmemctl metrics` print, and the table in the manual.
+ *
+ * X(id, name, unit, kind, help): `name` is what JSON calls it and, after "tmemd_client_" or
+ * "tmemd_" and with "_total" behind a counter, what Prometheus calls it; kind is COUNTER (only
+ * grows while the service lives) or GAUGE.
+ */
+#ifndef TMEMD_BASE_COUNTERS_H
+#define TMEMD_BASE_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* One set for each client. Bytes say which kind they are: logical (pages x 4096) or physical. */
+#define CLIENT_COUNTERS(X)                                                                         \
+	X(PAGES_EPHEMERAL, "pages_ephemeral", "pages", GAUGE, "ephemeral pages held")              \
+	X(PAGES_PERSISTENT, "pages_persistent", "pages", GAUGE, "persistent pages held")           \
+	X(PHYSICAL_BYTES, "physical_bytes", "bytes", GAUGE,                                        \
+	  "memory that the pages cost: size classes and descriptors")                              \
+	X(CREDITS, "credits", "pages", GAUGE, "pages reserved for posted puts")                    \
+	X(PUTS, "puts", "pages", COUNTER, "puts accepted")                                         \
+	X(PUTS_POSTED, "puts_posted", "pages", COUNTER, "puts accepted that were posted")          \
+	X(PUTS_SAME_FILLED, "puts_same_filled", "pages", COUNTER,                                  \
+	  "puts of pages that repeat one 8-byte word")                                             \
+	X(PUTS_INCOMPRESSIBLE, "puts_incompressible", "pages", COUNTER, "puts stored as they are") \
+	X(GETS_HIT, "gets_hit", "pages", COUNTER, "gets that returned the page")                   \
+	X(GETS_MISS, "gets_miss", "pages", COUNTER, "gets of handles that held nothing")           \
+	X(GETS_DAMAGED, "gets_damaged", "pages", COUNTER,                                          \
+	  "gets refused because the stored bytes did not match their checksum")                    \
+	X(FLUSHED, "flushed", "pages", COUNTER,                                                    \
+	  "pages dropped by flush page, flush object and destroy pool")                            \
+	X(EVICTED, "evicted", "pages", COUNTER, "ephemeral pages dropped to make room")            \
+	X(REFUSED_ROOM, "refused_room", "puts", COUNTER, "no populated memory was ready")          \
+	X(REFUSED_MAXIMUM, "refused_maximum", "puts", COUNTER, "over the client's maximum")        \
+	X(REFUSED_FROZEN, "refused_frozen", "puts", COUNTER, "client or service frozen")           \
+	X(REFUSED_NO_POOL, "refused_no_pool", "operations", COUNTER, "no such pool")               \
+	X(REFUSED_POOL, "refused_pool", "pools", COUNTER,                                          \
+	  "pools not created: bad flags, too many, or sharing not authorised")                     \
+	X(CREDITS_GRANTED, "credits_granted", "credits", COUNTER, "credits given")                 \
+	X(CREDITS_REVOKED, "credits_revoked", "credits", COUNTER, "unused credits taken back")     \
+	X(CREDITS_FORGED, "credits_forged", "puts", COUNTER,                                       \
+	  "posted puts without a credit, handled as plain puts")                                   \
+	X(RING_ENTRIES, "ring_entries", "entries", COUNTER, "ring entries executed")               \
+	X(RING_BAD, "ring_bad", "entries", COUNTER, "ring entries refused as malformed")           \
+	X(RING_BROKEN, "ring_broken", "events", COUNTER, "rings given up: tail out of bounds")     \
+	X(RING_REPLAYED, "ring_replayed", "entries", COUNTER,                                      \
+	  "entries executed at attachment, left over by an earlier run")                           \
+	X(DOORBELLS_IN, "doorbells_in", "doorbells", COUNTER, "doorbells from the guest")          \
+	X(DOORBELLS_OUT, "doorbells_out", "doorbells", COUNTER, "doorbells to the guest")          \
+	X(LIVES, "lives", "hellos", COUNTER, "hellos accepted: boots and reloads of the guest")    \
+	X(HELLOS_REFUSED, "hellos_refused", "hellos", COUNTER, "hellos refused")
+
+/* One set for the service. */
+#define STORE_COUNTERS(X)                                                                          \
+	X(CHUNKS_READY, "chunks_ready", "chunks", GAUGE, "populated chunks of 2 MiB not in use")   \
+	X(CHUNKS_USED, "chunks_used", "chunks", GAUGE, "chunks that hold payload")                 \
+	X(META_BYTES, "meta_bytes", "bytes", GAUGE,                                                \
+	  "physical memory of descriptors, object table and indexes")                              \
+	X(POOL_BYTES, "pool_bytes", "bytes", GAUGE,                                                \
+	  "physical memory taken from the host for the pool, all in all")                          \
+	X(STORED_BYTES, "stored_bytes", "bytes", GAUGE, "stored (compressed) bytes of all pages")  \
+	X(ALLOCATED_BYTES, "allocated_bytes", "bytes", GAUGE,                                      \
+	  "physical bytes of the slabs that hold them")                                            \
+	X(CHUNKS_POPULATED, "chunks_populated", "chunks", COUNTER, "chunks taken from the host")   \
+	X(CHUNKS_RETURNED, "chunks_returned", "chunks", COUNTER, "chunks given back to the host")  \
+	X(POPULATE_FAILED, "populate_failed", "events", COUNTER, "the host had no chunk to give")  \
+	X(PAGES_MOVED, "pages_moved", "pages", COUNTER, "pages moved by compaction")               \
+	X(PRESSURE, "pressure", "events", COUNTER, "times that the host ran short of memory")      \
+	X(SWEPT, "swept", "pages", COUNTER, "pages of destroyed pools freed")                      \
+	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \
+	X(REBUILD_NS, "rebuild_ns", "nanoseconds", GAUGE, "time that the rebuild took")
+
+enum client_counter {
+#define X(id, name, unit, kind, help) CLIENT_##id,
+	CLIENT_COUNTERS(X)
+#undef X
+		CLIENT_COUNTER_NR
+};
+
+enum store_counter {
+#define X(id, name, unit, kind, help) STORE_##id,
+	STORE_COUNTERS(X)
+#undef X
+		STORE_COUNTER_NR
+};
+
+enum counter_kind { COUNTER, GAUGE };
+
+struct counter_info {
+	const char *name;
+	const char *unit;
+	enum counter_kind kind;
+	const char *help;
+};
+
+extern const struct counter_info client_counter_info[CLIENT_COUNTER_NR];
+extern const struct counter_info store_counter_info[STORE_COUNTER_NR];
+
+typedef _Atomic uint64_t counter_t;
+
+/* Adds; the value of a gauge may go down by adding the two's complement. Any thread. */
+static inline void counter_add(counter_t *c, uint64_t n)
+{
+	atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+
+static inline void counter_sub(counter_t *c, uint64_t n)
+{
+	atomic_fetch_sub_explicit(c, n, memory_order_relaxed);
+}
+
+static inline uint64_t counter_get(const counter_t *c)
+{
+	return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+static inline void counter_set(counter_t *c, uint64_t v)
+{
+	atomic_store_explicit(c, v, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,1 @@
+# What hyp/front builds.

@@ -1,0 +1,1 @@
+# What tests/service builds and runs.

@@ -1,0 +1,1 @@
+# What tests/unit builds and runs.

@@ -1,0 +1,1 @@
+# What tests/vm builds and runs.
