@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The fronts: how guests reach the store.
+ *
+ * A front owns its threads: workers that execute ring entries (fair between clients), and one
+ * "door" thread that accepts connections, answers hellos, watches for clients that ended and
+ * keeps the heartbeat. It knows the store by store.h alone.
+ *
+ * The ivshmem front speaks the protocol of QEMU's ivshmem server (QEMU docs/specs/ivshmem-spec)
+ * on one Unix socket for each client. A VM (QEMU's ivshmem-doorbell device) and a process of the
+ * host (tools/client) use it in the same way: they get an id, the region and the doorbells.
+ */
+#ifndef TMEMD_FRONT_H
+#define TMEMD_FRONT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct store;
+struct front;
+
+struct front_config {
+	const char *region_dir; /* on the arena's mount: regions are named files in it */
+	unsigned workers;	/* threads that execute entries; 0: one a CPU, at most 4 */
+	unsigned poll_us;	/* how long a worker polls idle rings before it sleeps; 0: sleep at once */
+};
+
+struct front_client_config {
+	const char *name;	/* of a client that the store has */
+	const char *socket;	/* path of the Unix socket to listen on */
+	mode_t socket_mode;	/* of the socket file */
+	uid_t socket_uid;	/* (uid_t)-1: unchanged */
+	gid_t socket_gid;
+	uint64_t region_bytes;	/* power of two, 1 MiB .. 1 GiB; that of an existing region wins */
+	unsigned max_rings;	/* 1..TMEM_MAX_RINGS; also the number of doorbell vectors */
+	unsigned ring_credits;	/* credits that one ring may hold; 0: no posted puts offered */
+};
+
+/*
+ * Starts the threads. Regions of clients that an earlier run left are attached when
+ * front_client_add() names their client. 0 or a negated errno with a sentence in err.
+ */
+int front_open(struct front **front, struct store *store, const struct front_config *config,
+	       char *err, size_t errlen);
+
+/*
+ * Serves one client: attaches the region that its note in the store names (executes what is not
+ * done, before it returns), makes the socket and listens. Adding a client again with changed
+ * values applies what can be changed while it lives (socket mode and owner, credits).
+ */
+int front_client_add(struct front *front, const struct front_client_config *config, char *err,
+		     size_t errlen);
+
+/* Ends the client's life (its ring pools go), closes and unlinks its socket and region. */
+int front_client_remove(struct front *front, const char *name);
+
+struct front_status {
+	bool serving;	/* the front knows the client */
+	bool attached;	/* a region with a living owner */
+	bool connected; /* its hello was accepted */
+	bool polling;	/* no doorbells: attached again after a restart without fd store */
+	pid_t pid;	/* owner of the region: QEMU or a local process; 0 none */
+	unsigned rings;
+	unsigned entries; /* of each ring */
+	uint64_t region_bytes;
+	char socket[108];
+};
+
+/* 0, or -ENOENT when the front does not serve it. */
+int front_client_status(struct front *front, const char *name, struct front_status *status);
+
+/* Tells waiting guests of a changed store_frozen() or store_client_frozen(). */
+void front_refresh(struct front *front);
+
+/* Stops all threads between entries. Regions stay for the next run; accepted entries too. */
+void front_close(struct front *front);
+
+#endif
