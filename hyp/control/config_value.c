@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "config.h"
+
+#include "control/config_priv.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include "proto/size.h"
+
+static const struct {
+	const char *word;
+	enum log_level level;
+} levels[] = {
+	{"error", LOG_ERROR}, {"warning", LOG_WARN}, {"note", LOG_NOTE},
+	{"info", LOG_INFO},   {"debug", LOG_DBG},
+};
+
+int log_level_parse(const char *text, enum log_level *level)
+{
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+		if (!strcmp(text, levels[i].word)) {
+			*level = levels[i].level;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+int uuid_parse(const char *text, uint64_t uuid[2])
+{
+	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+	unsigned char bytes[16] = {0};
+	unsigned n = 0;
+
+	if (strlen(text) != sizeof(form) - 1)
+		return -EINVAL;
+	for (size_t i = 0; form[i]; i++) {
+		int c = tolower((unsigned char)text[i]);
+
+		if (form[i] == '-') {
+			if (c != '-')
+				return -EINVAL;
+			continue;
+		}
+		if (!isxdigit(c))
+			return -EINVAL;
+		bytes[n / 2] =
+			(unsigned char)(bytes[n / 2] << 4 | (isdigit(c) ? c - '0' : c - 'a' + 10));
+		n++;
+	}
+	memcpy(uuid, bytes, sizeof(bytes));
+	return 0;
+}
+
+void uuid_format(const uint64_t uuid[2], char text[37])
+{
+	unsigned char b[16];
+	char *out = text;
+
+	memcpy(b, uuid, sizeof(b));
+	for (int i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*out++ = '-';
+		out += sprintf(out, "%02x", b[i]);
+	}
+}
+
+/* A plain decimal number; false for anything else, also beyond 2^32 - 1. */
+static bool number(const char *text, uint64_t *n)
+{
+	if (!*text || strlen(text) > 10 || strspn(text, "0123456789") != strlen(text))
+		return false;
+	*n = strtoull(text, NULL, 10);
+	return *n <= UINT32_MAX;
+}
+
+static int value_path(const struct key *key, const char *text, char *out, char *why)
+{
+	if (text[0] != '/' || strlen(text) >= key->room) {
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed is an absolute path of at most %zu characters", key->room - 1);
+		return -EINVAL;
+	}
+	strcpy(out, text);
+	return 0;
+}
+
+static uint64_t host_memory(void)
+{
+	struct sysinfo info;
+
+	if (sysinfo(&info))
+		return 0;
+	return (uint64_t)info.totalram * info.mem_unit;
+}
+
+static int value_size(const struct key *key, const char *text, uint64_t *out, char *why)
+{
+	size_t len = strlen(text);
+	char digits[16] = "";
+	uint64_t n = 0;
+	bool good;
+
+	if (key->type == KEY_PERCENT && len > 1 && len < sizeof(digits) && text[len - 1] == '%') {
+		memcpy(digits, text, len - 1);
+		good = number(digits, &n) && n <= 100;
+		n = host_memory() / 100 * n;
+	} else {
+		good = !tmem_size_parse(text, &n);
+	}
+	if (!good || n < key->min || n > key->max) {
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed is " TMEM_SIZE_FORM "%s, from %" PRIu64 " to %" PRIu64 " bytes",
+			 key->type == KEY_PERCENT ? ", or a percentage of the host's memory" : "",
+			 key->min, key->max);
+		return -EINVAL;
+	}
+	*out = n;
+	return 0;
+}
+
+static int value_uint(const struct key *key, const char *text, uint32_t *out, char *why)
+{
+	uint64_t n;
+
+	if (!number(text, &n) || n < key->min || n > key->max) {
+		snprintf(why, CONFIG_WHY_MAX, "allowed is a number from %" PRIu64 " to %" PRIu64,
+			 key->min, key->max);
+		return -EINVAL;
+	}
+	*out = (uint32_t)n;
+	return 0;
+}
+
+static int value_mode(const char *text, uint32_t *out, char *why)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 8);
+
+	if (!isdigit((unsigned char)*text) || *end || n > 0777) {
+		snprintf(why, CONFIG_WHY_MAX, "allowed are permission bits in octal, such as 0660");
+		return -EINVAL;
+	}
+	*out = (uint32_t)n;
+	return 0;
+}
+
+static int value_owner(const struct key *key, const char *text, uint32_t *out, char *why)
+{
+	struct passwd *pw;
+	struct group *gr;
+	uint64_t n;
+
+	if (number(text, &n) && n != UINT32_MAX) {
+		*out = (uint32_t)n;
+		return 0;
+	}
+	if (key->type == KEY_GROUP) {
+		gr = getgrnam(text);
+		if (gr) {
+			*out = gr->gr_gid;
+			return 0;
+		}
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed is the name of a group of this host, or a number");
+		return -EINVAL;
+	}
+	pw = getpwnam(text);
+	if (pw) {
+		*out = pw->pw_uid;
+		return 0;
+	}
+	snprintf(why, CONFIG_WHY_MAX, "allowed is the name of a user of this host, or a number");
+	return -EINVAL;
+}
+
+static int value_name(const struct key *key, const char *text, char *out, char *why)
+{
+	if (strlen(text) >= key->room || !getpwnam(text)) {
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed is the name of a user of this host; make one with "
+			 "\"useradd --system --no-create-home NAME\"");
+		return -EINVAL;
+	}
+	strcpy(out, text);
+	return 0;
+}
+
+static int value_level(const char *text, uint32_t *out, char *why)
+{
+	enum log_level level;
+
+	if (log_level_parse(text, &level)) {
+		snprintf(why, CONFIG_WHY_MAX, "allowed are error, warning, note, info and debug");
+		return -EINVAL;
+	}
+	*out = level;
+	return 0;
+}
+
+static int value_switch(const char *text, uint32_t *out, char *why)
+{
+	bool on = !strcmp(text, "on");
+
+	if (!on && strcmp(text, "off")) {
+		snprintf(why, CONFIG_WHY_MAX, "allowed are on and off");
+		return -EINVAL;
+	}
+	*out = on;
+	return 0;
+}
+
+int config_value(const struct key *key, const char *text, void *value, char why[CONFIG_WHY_MAX])
+{
+	switch (key->type) {
+	case KEY_PATH:
+		return value_path(key, text, value, why);
+	case KEY_SIZE:
+	case KEY_PERCENT:
+		return value_size(key, text, value, why);
+	case KEY_UINT:
+		return value_uint(key, text, value, why);
+	case KEY_SWITCH:
+		return value_switch(text, value, why);
+	case KEY_MODE:
+		return value_mode(text, value, why);
+	case KEY_USER:
+	case KEY_GROUP:
+		return value_owner(key, text, value, why);
+	case KEY_NAME:
+		return value_name(key, text, value, why);
+	case KEY_LEVEL:
+		return value_level(text, value, why);
+	case KEY_FRONT:
+		if (!strcmp(text, "ivshmem"))
+			return 0;
+		snprintf(why, CONFIG_WHY_MAX, "allowed is ivshmem");
+		return -EINVAL;
+	case KEY_UUIDS:
+		return config_uuids(value, text, why);
+	}
+	return -EINVAL;
+}
+
+int config_uuids(struct config_client *client, const char *text, char why[CONFIG_WHY_MAX])
+{
+	uint64_t(*more)[2], uuid[2];
+	char copy[CONFIG_WHY_MAX];
+	char *save, *word;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (word = strtok_r(copy, " \t,", &save); word; word = strtok_r(NULL, " \t,", &save)) {
+		if (uuid_parse(word, uuid)) {
+			snprintf(why, CONFIG_WHY_MAX,
+				 "allowed are UUIDs such as 01234567-89ab-cdef-0123-456789abcdef, "
+				 "separated by spaces");
+			return -EINVAL;
+		}
+		more = realloc(client->shared, (client->nr_shared + 1) * sizeof(*more));
+		if (!more) {
+			snprintf(why, CONFIG_WHY_MAX, "out of memory");
+			return -EINVAL;
+		}
+		client->shared = more;
+		memcpy(more[client->nr_shared++], uuid, sizeof(uuid));
+	}
+	return 0;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The control side of tmemd: configuration, control socket, metrics text, and what the process
+ * does to itself (locking, privileges, service manager).
+ *
+ * It knows the store; of the fronts it knows only what struct control_ops hands it. All functions
+ * belong to the main thread unless they say otherwise. Errors come as a negated errno and a
+ * sentence for the operator.
+ */
+#ifndef TMEMD_CONTROL_H
+#define TMEMD_CONTROL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/log.h"
+#include "store/store.h"
+
+struct event_base;
+
+/* ---- Configuration ------------------------------------------------------------------------- */
+
+#define CONFIG_PATH_MAX 192   /* a path, with the final zero */
+#define CONFIG_SOCKET_MAX 108 /* the path of a socket: what sockaddr_un holds */
+#define CONFIG_USER_MAX 33
+
+/* [client NAME] */
+struct config_client {
+	char name[STORE_NAME_MAX];
+	char socket[CONFIG_SOCKET_MAX];
+	uint32_t socket_uid; /* (uid_t)-1: unchanged */
+	uint32_t socket_gid;
+	uint32_t socket_mode;
+	uint64_t region_bytes;
+	uint32_t rings;
+	uint32_t credits; /* that one ring may hold */
+	struct store_limits limits;
+	unsigned nr_shared; /* shared pools that it may join */
+	uint64_t (*shared)[2];
+};
+
+struct config {
+	/* [pool] */
+	char arena[CONFIG_PATH_MAX];
+	uint64_t pool_max;     /* physical bytes */
+	uint64_t host_reserve; /* bytes of MemAvailable; 0 none */
+	uint32_t ready_chunks;
+	/* [front] */
+	char regions[CONFIG_PATH_MAX]; /* a directory */
+	uint32_t workers;
+	uint32_t poll_us;
+	/* [control] */
+	char control_socket[CONFIG_SOCKET_MAX];
+	uint32_t control_mode;
+	uint32_t control_gid; /* (gid_t)-1: root alone */
+	/* [log] */
+	uint32_t log_level; /* enum log_level */
+	/* [service] */
+	char user[CONFIG_USER_MAX]; /* empty: stay who we are */
+	uint32_t seccomp;	    /* 1 on, 0 off */
+
+	unsigned nr_clients;
+	struct config_client *clients; /* in the order of the files */
+};
+
+/* Takes one line that says what is wrong, with file and line. */
+typedef void (*config_say_fn)(const char *line);
+
+/*
+ * Reads `path` and then conf.d/?*.conf beside it in the order of their names. NULL when anything
+ * at all is wrong; each thing is said. The caller frees the result.
+ */
+struct config *config_load(const char *path, config_say_fn say);
+void config_free(struct config *config); /* NULL is fine */
+
+/* The client of that name in the configuration, or NULL. */
+const struct config_client *config_client(const struct config *config, const char *name);
+
+/* The text form 8-4-4-4-12 of a UUID; its 16 bytes, in that order, are the two words' memory. */
+int uuid_parse(const char *text, uint64_t uuid[2]); /* 0 or -EINVAL */
+void uuid_format(const uint64_t uuid[2], char text[37]);
+
+/* error, warning, note, info, debug. 0 or -EINVAL. */
+int log_level_parse(const char *text, enum log_level *level);
+
+/* ---- The control socket --------------------------------------------------------------------- */
+
+struct control;
+
+/* What a front says of one client. */
+struct control_channel {
+	bool attached;
+	bool connected;
+	bool polling;
+	pid_t pid; /* 0 none */
+	unsigned rings;
+	unsigned entries;
+	uint64_t region_bytes;
+	char socket[CONFIG_SOCKET_MAX];
+};
+
+struct control_ops {
+	/* 0, or -ENOENT when no front serves the client. */
+	int (*channel)(void *arg, const char *client, struct control_channel *channel);
+	/* Something was frozen or thawed. */
+	void (*refresh)(void *arg);
+};
+
+/*
+ * Listens on the configured socket, within the loop of `base`. -EADDRINUSE: another service
+ * answers there; a file that nobody listens on is replaced.
+ */
+int control_open(struct control **control, struct event_base *base, struct store *store,
+		 const struct config *config, const struct control_ops *ops, void *arg, char *err,
+		 size_t errlen);
+
+/* Ends all connections, waits for long commands (at most about a second) and unlinks the socket. */
+void control_close(struct control *control); /* NULL is fine */
+
+/*
+ * While excluded, no long command holds a pointer to a client: for the removal of clients. The
+ * first call waits until those under way are past their current step.
+ */
+void control_exclude(struct control *control, bool exclude);
+
+/* ---- The process itself ---------------------------------------------------------------------- */
+
+/*
+ * Before threads and before privileges are dropped: IO_FLUSHER, memory locking, protection from
+ * the OOM killer. Says by warnings what the machine does not permit and what that means.
+ */
+void process_protect(void);
+
+/*
+ * Becomes config->user, with its groups. Kept are CAP_CHOWN (sockets of clients get the owner that
+ * the configuration names, also at reload) and CAP_IPC_LOCK (mappings made later are locked beyond
+ * RLIMIT_MEMLOCK). Sets no_new_privs in any case.
+ */
+int process_drop(const struct config *config, char *err, size_t errlen);
+
+/*
+ * Allows, for all threads, only the system calls of the list in seccomp.c; others fail with EPERM.
+ * 0, or -ENOTSUP when built without libseccomp or with a sanitizer.
+ */
+int process_seccomp(char *err, size_t errlen);
+
+/* Tells the service manager, when there is one: lines as in sd_notify(3). */
+void notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Microseconds within which the service manager wants to hear WATCHDOG=1; 0: it does not. */
+uint64_t notify_watchdog_us(void);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The control protocol of tmemd, version 1: names and numbers. Its prose is
+ * docs/control-protocol.md.
+ *
+ * One Unix stream socket. A request is one JSON object on one line, an answer is one JSON object
+ * on one line; answers come in the order of the requests of that connection.
+ */
+#ifndef TMEM_CONTROL_H
+#define TMEM_CONTROL_H
+
+#define TMEM_CONTROL_VERSION 1
+#define TMEM_CONTROL_SOCKET "/run/tmem/control.sock"
+
+/* Bytes of one request with its newline. Longer: "too-large", and the connection ends. */
+#define TMEM_CONTROL_MAX_REQUEST (64 * 1024)
+/* Seconds that a begun request may take to arrive, and an answer to be taken. */
+#define TMEM_CONTROL_TIMEOUT_S 10
+/* Seconds that a connection may stay idle. */
+#define TMEM_CONTROL_IDLE_S 300
+/* Connections at a time; one more is told "busy" and closed. */
+#define TMEM_CONTROL_MAX_CONNECTIONS 64
+/* Long commands (reclaim, flush) under way at a time; one more is told "busy". */
+#define TMEM_CONTROL_MAX_JOBS 8
+/* Milliseconds that a reclaim may be asked to last, and what it lasts when nothing is said. */
+#define TMEM_CONTROL_MAX_RECLAIM_MS (3600 * 1000)
+#define TMEM_CONTROL_RECLAIM_MS (30 * 1000)
+
+/* Keys of a request that every command has. */
+#define TMEM_KEY_COMMAND "command" /* string, needed */
+#define TMEM_KEY_ID "id"	   /* anything; comes back in the answer */
+
+/* Keys of an answer. */
+#define TMEM_KEY_OK "ok"	   /* true or false */
+#define TMEM_KEY_RESULT "result"   /* object, when ok */
+#define TMEM_KEY_ERROR "error"	   /* object, when not ok, with these two: */
+#define TMEM_KEY_CODE "code"	   /* one of the codes below */
+#define TMEM_KEY_MESSAGE "message" /* a sentence for a person */
+
+/* Error codes. */
+#define TMEM_ERR_BAD_REQUEST "bad-request" /* not JSON, a key missing, unknown or of wrong type */
+#define TMEM_ERR_UNKNOWN_COMMAND "unknown-command"
+#define TMEM_ERR_TOO_LARGE "too-large"
+#define TMEM_ERR_TIMEOUT "timeout" /* a begun request did not arrive in time */
+#define TMEM_ERR_DENIED "denied"   /* the peer may not speak here */
+#define TMEM_ERR_BUSY "busy"	   /* too many connections or long commands */
+#define TMEM_ERR_NO_CLIENT "no-such-client"
+#define TMEM_ERR_REFUSED "refused" /* understood, but the values are not possible now */
+
+/* Commands. */
+#define TMEM_CMD_LIST "list"
+#define TMEM_CMD_STAT "stat"
+#define TMEM_CMD_METRICS "metrics"
+#define TMEM_CMD_SET "set"
+#define TMEM_CMD_FREEZE "freeze"
+#define TMEM_CMD_THAW "thaw"
+#define TMEM_CMD_FREEABLE "freeable"
+#define TMEM_CMD_RECLAIM "reclaim"
+#define TMEM_CMD_FLUSH "flush"
+#define TMEM_CMD_SHARED_AUTH "shared-auth"
+#define TMEM_CMD_VERSION "version"
+
+/* Keys of requests. */
+#define TMEM_KEY_CLIENT "client"     /* string: name of a client */
+#define TMEM_KEY_ALL "all"	     /* true: the whole service */
+#define TMEM_KEY_MINIMUM "minimum"   /* integer: physical bytes */
+#define TMEM_KEY_MAXIMUM "maximum"   /* integer: physical bytes, 0 none */
+#define TMEM_KEY_WEIGHT "weight"     /* integer: 1..10000 */
+#define TMEM_KEY_POOL_MAX "pool_max" /* integer: physical bytes */
+#define TMEM_KEY_BYTES "bytes"	     /* integer: physical bytes */
+#define TMEM_KEY_TIMEOUT_MS "timeout_ms"
+#define TMEM_KEY_UUID "uuid"   /* string: of a shared pool */
+#define TMEM_KEY_ALLOW "allow" /* true or false */
+
+/* Keys of results. Bytes say which kind they are: logical (pages x 4096) or physical. */
+#define TMEM_KEY_CLIENTS "clients" /* array of objects */
+#define TMEM_KEY_SERVICE "service" /* object */
+#define TMEM_KEY_NAME "name"
+#define TMEM_KEY_STATE "state" /* one of the states below */
+#define TMEM_KEY_FROZEN "frozen"
+#define TMEM_KEY_POLLING "polling"
+#define TMEM_KEY_PID "pid" /* of the region's owner, or null */
+#define TMEM_KEY_RINGS "rings"
+#define TMEM_KEY_ENTRIES "entries"
+#define TMEM_KEY_REGION_BYTES "region_bytes"
+#define TMEM_KEY_SOCKET "socket"
+#define TMEM_KEY_PAGES_EPHEMERAL "pages_ephemeral"
+#define TMEM_KEY_PAGES_PERSISTENT "pages_persistent"
+#define TMEM_KEY_LOGICAL_BYTES "logical_bytes"
+#define TMEM_KEY_PHYSICAL_BYTES "physical_bytes"
+#define TMEM_KEY_RATIO "ratio"	   /* logical by physical bytes, or null when nothing is held */
+#define TMEM_KEY_REFUSED "refused" /* puts refused, for whatever reason */
+#define TMEM_KEY_MINIMUM_BYTES "minimum_bytes" /* physical */
+#define TMEM_KEY_MAXIMUM_BYTES "maximum_bytes" /* physical; 0 none */
+#define TMEM_KEY_COUNTERS "counters"	       /* object: every counter by its name */
+#define TMEM_KEY_POOLS "pools"		       /* array of objects */
+#define TMEM_KEY_FLAGS "flags"		       /* of a pool: array of words */
+#define TMEM_KEY_PAGES "pages"
+#define TMEM_KEY_MEMBERS "members"
+#define TMEM_KEY_POOL_BYTES "pool_bytes"	 /* physical, taken from the host */
+#define TMEM_KEY_POOL_MAX_BYTES "pool_max_bytes" /* physical */
+#define TMEM_KEY_VERSION "version"
+#define TMEM_KEY_PROTOCOL "protocol"
+#define TMEM_KEY_ABI_VERSION "abi_version"
+#define TMEM_KEY_ARENA "arena"
+#define TMEM_KEY_ARENA_FORMAT "arena_format"
+#define TMEM_KEY_ARENA_BYTES "arena_bytes" /* that the arena could ever hold */
+#define TMEM_KEY_HUGE_PAGES "huge_pages"
+#define TMEM_KEY_FREEABLE_BYTES "freeable_bytes"   /* physical */
+#define TMEM_KEY_RECLAIMED_BYTES "reclaimed_bytes" /* physical */
+#define TMEM_KEY_COMPLETE "complete"		   /* all that was asked for was done */
+#define TMEM_KEY_TEXT "text"			   /* metrics: Prometheus text format */
+
+/* States of a client. */
+#define TMEM_STATE_CONNECTED "connected"       /* its guest's rings are served */
+#define TMEM_STATE_ATTACHED "attached"	       /* its VM lives, the guest has not said hello */
+#define TMEM_STATE_WAITING "waiting"	       /* no VM */
+#define TMEM_STATE_UNCONFIGURED "unconfigured" /* in the arena, not in the configuration */
+
+#endif
