@@ -1,1 +1,2 @@
 # Programs that speak to tmemd.
+include tools/tmemctl/local.mk

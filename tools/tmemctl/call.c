@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* One request to tmemd and its answer. */
+#include "config.h"
+
+#include "tools/tmemctl/tmemctl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/control.h"
+
+static int unreached(const struct ctl *ctl, int error)
+{
+	const char *help = "";
+
+	if (error == ENOENT || error == ECONNREFUSED)
+		help = " (is tmemd running?)";
+	else if (error == EACCES)
+		help = " (allowed are root and the group of the control socket)";
+	fprintf(stderr, "tmemctl: %s: %s%s\n", ctl->socket, strerror(error), help);
+	return CTL_UNREACHED;
+}
+
+static int send_all(int fd, const char *text, size_t len)
+{
+	while (len) {
+		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno;
+		text += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int connect_to(const char *path, int *result)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return ENAMETOOLONG;
+	strcpy(addr.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return errno;
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		int error = errno;
+
+		close(fd);
+		return error;
+	}
+	*result = fd;
+	return 0;
+}
+
+/* One line, without its end, that the caller frees. 0 or an errno. */
+static int receive_line(int fd, int patience, char **line)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	time_t end = time(NULL) + patience;
+	size_t len = 0, room = 0;
+	char *text = NULL, *more;
+	ssize_t n;
+	int left, r;
+
+	for (;;) {
+		if (len + 1 >= room) {
+			room = room ? room * 2 : 65536;
+			more = realloc(text, room);
+			r = ENOMEM;
+			if (!more)
+				break;
+			text = more;
+		}
+		left = (int)(end - time(NULL));
+		r = ETIMEDOUT;
+		if (left <= 0 || !poll(&poll_fd, 1, left * 1000))
+			break;
+		n = read(fd, text + len, room - len - 1);
+		r = n < 0 ? errno : ECONNRESET;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+		if (text[len - 1] == '\n') {
+			text[len - 1] = 0;
+			*line = text;
+			return 0;
+		}
+	}
+	free(text);
+	return r;
+}
+
+static int judge(json_t *answer, json_t **result)
+{
+	json_t *error = json_object_get(answer, TMEM_KEY_ERROR);
+	const char *message = json_string_value(json_object_get(error, TMEM_KEY_MESSAGE));
+	json_t *found = json_object_get(answer, TMEM_KEY_RESULT);
+
+	if (json_is_true(json_object_get(answer, TMEM_KEY_OK)) && json_is_object(found)) {
+		*result = json_incref(found);
+		return CTL_OK;
+	}
+	if (!message) {
+		fprintf(stderr, "tmemctl: the answer is not one of tmemd's\n");
+		return CTL_UNREACHED;
+	}
+	fprintf(stderr, "tmemctl: %s\n", message);
+	return CTL_REFUSED;
+}
+
+int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **result)
+{
+	char *text = json_dumps(request, JSON_COMPACT);
+	char *line = NULL;
+	json_t *answer;
+	int fd = -1, r;
+
+	json_decref(request);
+	if (!text)
+		return unreached(ctl, ENOMEM);
+	r = connect_to(ctl->socket, &fd);
+	if (!r)
+		r = send_all(fd, text, strlen(text));
+	if (!r)
+		r = send_all(fd, "\n", 1);
+	/* A service that turned us away may have closed already; its reason is there to be read. */
+	if (!r || r == EPIPE)
+		r = receive_line(fd, patience, &line);
+	free(text);
+	if (fd >= 0)
+		close(fd);
+	if (r)
+		return unreached(ctl, r);
+	answer = json_loads(line, 0, NULL);
+	free(line);
+	r = judge(answer, result);
+	json_decref(answer);
+	return r;
+}

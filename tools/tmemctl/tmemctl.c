@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * tmemctl: looks at and steers a running tmemd by its control socket.
+ *
+ * One table of commands; each says its own usage. The words follow `xl tmem-*`.
+ */
+#include "config.h"
+
+#include "tools/tmemctl/tmemctl.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/control.h"
+#include "proto/size.h"
+
+/* Seconds that an answer may take beyond what was asked for. */
+#define PATIENCE_S 30
+
+struct command {
+	const char *name;
+	const char *args;
+	const char *help;
+	int min_args, max_args;
+	const char *options; /* letters of the options that it knows */
+	int (*run)(const struct ctl *ctl);
+};
+
+static json_t *request_of(const char *command)
+{
+	return json_pack("{s:s}", TMEM_KEY_COMMAND, command);
+}
+
+/* Calls and prints: as it came with --json, else by `print`, if there is one. */
+static int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(json_t *result))
+{
+	json_t *result;
+	int r = ctl_call(ctl, request, PATIENCE_S, &result);
+
+	if (r)
+		return r;
+	if (ctl->json)
+		print_json(result);
+	else if (print)
+		print(result);
+	json_decref(result);
+	return CTL_OK;
+}
+
+static int usage_error(const char *message, const char *about)
+{
+	fprintf(stderr, "tmemctl: %s: %s\n", about, message);
+	return CTL_USAGE;
+}
+
+/* ---- Commands ------------------------------------------------------------------------------- */
+
+static int run_list(const struct ctl *ctl)
+{
+	return call_and_print(ctl, request_of(TMEM_CMD_LIST), print_list);
+}
+
+static int run_stat(const struct ctl *ctl)
+{
+	json_t *request = request_of(TMEM_CMD_STAT);
+
+	if (ctl->argc)
+		json_object_set_new(request, TMEM_KEY_CLIENT, json_string(ctl->argv[0]));
+	return call_and_print(ctl, request, print_stat);
+}
+
+static void print_metrics(json_t *result)
+{
+	fputs(json_string_value(json_object_get(result, TMEM_KEY_TEXT)), stdout);
+}
+
+static int run_metrics(const struct ctl *ctl)
+{
+	return call_and_print(ctl, request_of(TMEM_CMD_METRICS), print_metrics);
+}
+
+static void print_version(json_t *result)
+{
+	printf("tmemd %s, control protocol %.0f, guest ABI %.0f\n",
+	       json_string_value(json_object_get(result, TMEM_KEY_VERSION)),
+	       number_of(result, TMEM_KEY_PROTOCOL), number_of(result, TMEM_KEY_ABI_VERSION));
+}
+
+static int run_version(const struct ctl *ctl)
+{
+	return call_and_print(ctl, request_of(TMEM_CMD_VERSION), print_version);
+}
+
+/* Puts "key=value" into the request. */
+static int set_value(json_t *request, const char *arg)
+{
+	static const char *const keys[] = {TMEM_KEY_MAXIMUM, TMEM_KEY_MINIMUM, TMEM_KEY_WEIGHT,
+					   TMEM_KEY_POOL_MAX};
+	const char *eq = strchr(arg, '=');
+	uint64_t value = 0;
+
+	for (size_t i = 0; eq && i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (strlen(keys[i]) != (size_t)(eq - arg) ||
+		    strncmp(keys[i], arg, (size_t)(eq - arg)))
+			continue;
+		if (json_object_get(request, keys[i]))
+			return usage_error("given twice", arg);
+		if ((i || strcmp(eq + 1, "none")) && tmem_size_parse(eq + 1, &value))
+			return usage_error(
+				"the value must be " TMEM_SIZE_FORM " (maximum: or none)", arg);
+		json_object_set_new(request, keys[i], json_integer((json_int_t)value));
+		return CTL_OK;
+	}
+	return usage_error(
+		"allowed are maximum=, minimum= and weight= behind a client, or pool_max=", arg);
+}
+
+static int run_set(const struct ctl *ctl)
+{
+	json_t *request = request_of(TMEM_CMD_SET);
+	bool client = !strchr(ctl->argv[0], '=');
+	int r = CTL_OK;
+
+	if (client)
+		json_object_set_new(request, TMEM_KEY_CLIENT, json_string(ctl->argv[0]));
+	if (client && ctl->argc == 1)
+		r = usage_error("say what to set: maximum=, minimum= or weight=", ctl->argv[0]);
+	for (int i = client; i < ctl->argc && !r; i++)
+		r = set_value(request, ctl->argv[i]);
+	/* The command, and the client or pool_max; or more. */
+	if (!r && (client ? json_object_get(request, TMEM_KEY_POOL_MAX) != NULL
+			  : json_object_size(request) != 2 ||
+				    !json_object_get(request, TMEM_KEY_POOL_MAX)))
+		r = usage_error(
+			"maximum=, minimum= and weight= need a client before them; pool_max= "
+			"stands alone",
+			ctl->argv[0]);
+	if (r) {
+		json_decref(request);
+		return r;
+	}
+	return call_and_print(ctl, request, NULL);
+}
+
+/* A command for one client or, with --all, for the whole service. */
+static int client_or_all(const struct ctl *ctl, const char *command, void (*print)(json_t *result))
+{
+	json_t *request;
+
+	if (ctl->all == (ctl->argc == 1))
+		return usage_error("say either a client or --all", command);
+	request = request_of(command);
+	if (ctl->all)
+		json_object_set_new(request, TMEM_KEY_ALL, json_true());
+	else
+		json_object_set_new(request, TMEM_KEY_CLIENT, json_string(ctl->argv[0]));
+	return call_and_print(ctl, request, print);
+}
+
+static int run_freeze(const struct ctl *ctl)
+{
+	return client_or_all(ctl, TMEM_CMD_FREEZE, NULL);
+}
+
+static int run_thaw(const struct ctl *ctl)
+{
+	return client_or_all(ctl, TMEM_CMD_THAW, NULL);
+}
+
+static void print_flushed(json_t *result)
+{
+	printf("%.0f ephemeral pages dropped\n", number_of(result, TMEM_KEY_PAGES));
+}
+
+static int run_flush(const struct ctl *ctl)
+{
+	return client_or_all(ctl, TMEM_CMD_FLUSH, print_flushed);
+}
+
+static void print_freeable(json_t *result)
+{
+	double bytes = number_of(result, TMEM_KEY_FREEABLE_BYTES);
+	char text[16];
+
+	print_size(bytes, text);
+	printf("%s physical (%.0f bytes) could be given to the host\n", text, bytes);
+}
+
+static int run_freeable(const struct ctl *ctl)
+{
+	return call_and_print(ctl, request_of(TMEM_CMD_FREEABLE), print_freeable);
+}
+
+static int run_reclaim(const struct ctl *ctl)
+{
+	json_t *request, *result;
+	char done[16], wanted[16];
+	double seconds = ctl->timeout;
+	uint64_t bytes;
+	bool complete;
+	int r;
+
+	if (tmem_size_parse(ctl->argv[0], &bytes) || !bytes)
+		return usage_error("the size must be " TMEM_SIZE_FORM ", above 0", ctl->argv[0]);
+	request = request_of(TMEM_CMD_RECLAIM);
+	json_object_set_new(request, TMEM_KEY_BYTES, json_integer((json_int_t)bytes));
+	if (seconds >= 0)
+		json_object_set_new(request, TMEM_KEY_TIMEOUT_MS,
+				    json_integer((json_int_t)(seconds * 1000)));
+	else
+		seconds = TMEM_CONTROL_RECLAIM_MS / 1000;
+	r = ctl_call(ctl, request, (int)seconds + PATIENCE_S, &result);
+	if (r)
+		return r;
+	complete = json_is_true(json_object_get(result, TMEM_KEY_COMPLETE));
+	if (ctl->json) {
+		print_json(result);
+	} else {
+		print_size(number_of(result, TMEM_KEY_RECLAIMED_BYTES), done);
+		print_size((double)bytes, wanted);
+		printf("%s physical given back to the host, of %s asked for\n", done, wanted);
+	}
+	json_decref(result);
+	return complete ? CTL_OK : CTL_REFUSED;
+}
+
+static int run_shared_auth(const struct ctl *ctl)
+{
+	json_t *request;
+	bool allow = !strcmp(ctl->argv[2], "allow");
+
+	if (!allow && strcmp(ctl->argv[2], "deny"))
+		return usage_error("the last word must be allow or deny", ctl->argv[2]);
+	request = request_of(TMEM_CMD_SHARED_AUTH);
+	json_object_set_new(request, TMEM_KEY_CLIENT, json_string(ctl->argv[0]));
+	json_object_set_new(request, TMEM_KEY_UUID, json_string(ctl->argv[1]));
+	json_object_set_new(request, TMEM_KEY_ALLOW, json_boolean(allow));
+	return call_and_print(ctl, request, NULL);
+}
+
+/* ---- The table ------------------------------------------------------------------------------ */
+
+static const struct command commands[] = {
+	{"list", "",
+	 "The clients: state, pages, logical and physical bytes, ratio, physical maximum, refused\n"
+	 "puts, and the process that owns the region.\n",
+	 0, 0, "j", run_list},
+	{"stat", "[CLIENT]", "All counters, of the service and of all clients or of one.\n", 0, 1,
+	 "j", run_stat},
+	{"metrics", "",
+	 "All counters as Prometheus text, for node_exporter's textfile collector.\n", 0, 0, "j",
+	 run_metrics},
+	{"set", "CLIENT {maximum=SIZE|minimum=SIZE|weight=N}... | pool_max=SIZE",
+	 "Sets limits until the next restart or reload. Sizes are physical bytes, with K, M, G or\n"
+	 "T; maximum=none lifts the maximum. An accepted page is never given up for a limit.\n",
+	 1, 4, "", run_set},
+	{"freeze", "CLIENT | --all",
+	 "Refuses new puts of a client, or of all; gets and flushes go on. A client that was "
+	 "frozen\n"
+	 "by its name stays frozen when --all is thawed.\n",
+	 0, 1, "a", run_freeze},
+	{"thaw", "CLIENT | --all", "Ends a freeze.\n", 0, 1, "a", run_thaw},
+	{"freeable", "", "Physical bytes that `reclaim` could give to the host.\n", 0, 0, "j",
+	 run_freeable},
+	{"reclaim", "SIZE [--timeout SECONDS]",
+	 "Gives physical memory back to the host, in whole chunks of 2 MiB: drops ephemeral pages\n"
+	 "and compacts. Ends when done or after the time-out (default 30 seconds); exit status 1\n"
+	 "when it gave back less. To keep the pool from growing again, lower pool_max.\n",
+	 1, 1, "jt", run_reclaim},
+	{"flush", "CLIENT | --all", "Drops ephemeral pages. Persistent pages stay.\n", 0, 1, "ja",
+	 run_flush},
+	{"shared-auth", "CLIENT UUID {allow|deny}",
+	 "Lets a client create or join the shared pool of that UUID, or no longer.\n", 3, 3, "",
+	 run_shared_auth},
+	{"version", "", "Versions of the service and its protocols.\n", 0, 0, "j", run_version},
+};
+#define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void help(void)
+{
+	printf("Usage: tmemctl [--socket PATH] COMMAND [ARGUMENT]...\n"
+	       "Looks at and steers tmemd, the transcendent-memory service of this host.\n\n");
+	for (size_t i = 0; i < NR_COMMANDS; i++)
+		printf("  %s%s%s\n", commands[i].name, *commands[i].args ? " " : "",
+		       commands[i].args);
+	printf("\n"
+	       "  -s, --socket PATH  control socket (default " TMEM_CONTROL_SOCKET ")\n"
+	       "  -j, --json         print the result as JSON\n"
+	       "  -h, --help         this, or behind a command: about it\n"
+	       "  -V, --version\n"
+	       "\n"
+	       "Exit status: 0 done, 1 refused by the service, 2 wrong usage, 3 no service "
+	       "there.\n");
+}
+
+static void help_command(const struct command *command)
+{
+	printf("Usage: tmemctl %s%s%s%s\n%s", command->name, *command->args ? " " : "",
+	       command->args, strchr(command->options, 'j') ? " [--json]" : "", command->help);
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < NR_COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+static int bad_usage(const char *message, const char *about)
+{
+	fprintf(stderr, "tmemctl: %s: %s\nSee tmemctl --help.\n", about, message);
+	return CTL_USAGE;
+}
+
+/* An option that the command does not know, or the wrong number of arguments. */
+static int check_usage(const struct command *command, const struct ctl *ctl)
+{
+	const char *options = command->options;
+
+	if ((ctl->json && !strchr(options, 'j')) || (ctl->all && !strchr(options, 'a')) ||
+	    (ctl->timeout >= 0 && !strchr(options, 't')))
+		return bad_usage("an option that this command does not have", command->name);
+	if (ctl->argc < command->min_args)
+		return bad_usage("an argument is missing", command->name);
+	if (ctl->argc > command->max_args)
+		return bad_usage("an argument too many", ctl->argv[command->max_args]);
+	return CTL_OK;
+}
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	*seconds = strtod(text, &end);
+	return end != text && !*end && *seconds >= 0 &&
+	       *seconds <= TMEM_CONTROL_MAX_RECLAIM_MS / 1000;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'},
+		{"all", no_argument, NULL, 'a'},
+		{"timeout", required_argument, NULL, 't'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
+	};
+	struct ctl ctl = {.socket = TMEM_CONTROL_SOCKET, .timeout = -1};
+	const struct command *command;
+	bool want_help = false;
+	int c, r;
+
+	while ((c = getopt_long(argc, argv, "s:jat:hV", longs, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			ctl.socket = optarg;
+			break;
+		case 'j':
+			ctl.json = true;
+			break;
+		case 'a':
+			ctl.all = true;
+			break;
+		case 't':
+			if (!parse_seconds(optarg, &ctl.timeout))
+				return bad_usage("allowed are 0 to 3600 seconds", optarg);
+			break;
+		case 'h':
+			want_help = true;
+			break;
+		case 'V':
+			printf("tmemctl %s\n", PACKAGE_VERSION);
+			return CTL_OK;
+		default:
+			fputs("See tmemctl --help.\n", stderr);
+			return CTL_USAGE;
+		}
+	}
+	if (optind == argc) {
+		if (!want_help)
+			return bad_usage("missing", "COMMAND");
+		help();
+		return CTL_OK;
+	}
+	command = find_command(argv[optind]);
+	if (!command)
+		return bad_usage("no such command", argv[optind]);
+	if (want_help) {
+		help_command(command);
+		return CTL_OK;
+	}
+	ctl.argc = argc - optind - 1;
+	ctl.argv = argv + optind + 1;
+	r = check_usage(command, &ctl);
+	return r ? r : command->run(&ctl);
+}
