@@ -50,7 +50,9 @@
 	X(DOORBELLS_IN, "doorbells_in", "doorbells", COUNTER, "doorbells from the guest")          \
 	X(DOORBELLS_OUT, "doorbells_out", "doorbells", COUNTER, "doorbells to the guest")          \
 	X(LIVES, "lives", "hellos", COUNTER, "hellos accepted: boots and reloads of the guest")    \
-	X(HELLOS_REFUSED, "hellos_refused", "hellos", COUNTER, "hellos refused")
+	X(HELLOS_REFUSED, "hellos_refused", "hellos", COUNTER, "hellos refused")                   \
+	X(CONNECTS_REFUSED, "connects_refused", "connections", COUNTER,                            \
+	  "connections to the client's socket that were closed at once")
 
 /* One set for the service. */
 #define STORE_COUNTERS(X)                                                                          \

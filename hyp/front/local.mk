@@ -1,1 +1,16 @@
-# What hyp/front builds.
+# The fronts: how guests reach the store.
+noinst_LIBRARIES += libfront.a
+libfront_a_CPPFLAGS = $(AM_CPPFLAGS) $(SYSTEMD_CFLAGS)
+libfront_a_SOURCES = \
+	hyp/front/front.h hyp/front/front_priv.h \
+	hyp/front/credits.c \
+	hyp/front/door.c \
+	hyp/front/fdstore.c \
+	hyp/front/front.c \
+	hyp/front/ivshmem.c \
+	hyp/front/life.c \
+	hyp/front/owner.c \
+	hyp/front/region.c \
+	hyp/front/ring.c \
+	hyp/front/sigbus.c \
+	hyp/front/worker.c

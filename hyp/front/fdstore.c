@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The service manager holds duplicates of connections and doorbells over a restart: peers see no
+ * end-of-file, and doorbells work again. Names are CLIENT/connection, CLIENT/inV, CLIENT/outV; a
+ * client's name has no slash.
+ */
+#include "front_priv.h"
+
+#ifdef HAVE_SYSTEMD
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static struct {
+	char **names; /* NULL for those taken */
+	int nr;
+} given;
+
+void fdstore_open(void)
+{
+	given.nr = sd_listen_fds_with_names(0, &given.names);
+	if (given.nr < 0)
+		given.nr = 0;
+}
+
+void fdstore_close(void)
+{
+	for (int i = 0; i < given.nr; i++) {
+		if (given.names[i] && strchr(given.names[i], '/'))
+			close(SD_LISTEN_FDS_START + i);
+		free(given.names[i]);
+	}
+	free(given.names);
+	given.names = NULL;
+	given.nr = 0;
+}
+
+static void keep(const struct front_client *client, const char *what, int index, int fd)
+{
+	char state[128 + STORE_NAME_MAX];
+
+	snprintf(state, sizeof(state), "FDSTORE=1\nFDNAME=%s/%s%d", client->name, what, index);
+	if (fd >= 0 && sd_pid_notify_with_fds(0, 0, state, &fd, 1) < 0)
+		log_limited(LOG_WARN, "client %s: the service manager does not keep %s%d",
+			    client->name, what, index);
+}
+
+static void forget(const struct front_client *client, const char *what, int index)
+{
+	char state[128 + STORE_NAME_MAX];
+
+	snprintf(state, sizeof(state), "FDSTOREREMOVE=1\nFDNAME=%s/%s%d", client->name, what,
+		 index);
+	sd_notify(0, state);
+}
+
+void fdstore_keep(struct front_client *client)
+{
+	if (!getenv("NOTIFY_SOCKET"))
+		return;
+	keep(client, "connection", 0, client->connection);
+	for (unsigned v = 0; v < client->max_rings; v++) {
+		keep(client, "in", (int)v, client->rings[v].bell_in);
+		keep(client, "out", (int)v, client->rings[v].bell_out);
+	}
+	client->kept = true;
+}
+
+void fdstore_forget(struct front_client *client)
+{
+	if (!client->kept)
+		return;
+	forget(client, "connection", 0);
+	for (unsigned v = 0; v < client->max_rings; v++) {
+		forget(client, "in", (int)v);
+		forget(client, "out", (int)v);
+	}
+	client->kept = false;
+}
+
+static int take(const struct front_client *client, const char *what, int index)
+{
+	char name[64 + STORE_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s/%s%d", client->name, what, index);
+	for (int i = 0; i < given.nr; i++)
+		if (given.names[i] && !strcmp(given.names[i], name)) {
+			free(given.names[i]);
+			given.names[i] = NULL;
+			return SD_LISTEN_FDS_START + i;
+		}
+	return -1;
+}
+
+bool fdstore_take(struct front_client *client)
+{
+	bool complete = true;
+	int fd;
+
+	for (unsigned v = 0; v < client->max_rings; v++) {
+		client->rings[v].bell_in = take(client, "in", (int)v);
+		client->rings[v].bell_out = take(client, "out", (int)v);
+		complete &= client->rings[v].bell_in >= 0 && client->rings[v].bell_out >= 0;
+	}
+	fd = take(client, "connection", 0);
+	if (fd >= 0 && door_add(client, DOOR_CONNECTION, fd)) {
+		close(fd);
+		fd = -1;
+	}
+	client->connection = fd;
+	client->kept = true; /* in part at least: forgotten with the life */
+	return complete;
+}
+
+#else
+
+void fdstore_open(void)
+{
+}
+
+void fdstore_close(void)
+{
+}
+
+void fdstore_keep(struct front_client *client)
+{
+	(void)client;
+}
+
+void fdstore_forget(struct front_client *client)
+{
+	(void)client;
+}
+
+bool fdstore_take(struct front_client *client)
+{
+	(void)client;
+	return false;
+}
+
+#endif

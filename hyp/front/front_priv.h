@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the files of the front share.
+ *
+ * Threads and locks. `front.lock` guards the table of clients and everything in them that workers
+ * do not use; the door thread and the functions of front.h hold it while they work. A ring is
+ * executed by one worker only, without a lock. Whoever wants to change what workers use (shares,
+ * doorbells, a region's mapping) holds front.lock and either finds the client not `served`, or
+ * stops all workers between two batches with workers_pause().
+ *
+ * Everything in a region may be changed by the guest at any time: it is read once with the macros
+ * below into a local variable, and checked there. What the service must know is in its own
+ * memory, and what it must know after a crash is in the note (life.c).
+ */
+#ifndef TMEMD_FRONT_PRIV_H
+#define TMEMD_FRONT_PRIV_H
+
+/* First in each file: it says which system extensions are wanted. */
+#include "config.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/clock.h"
+#include "base/counters.h"
+#include "front/front.h"
+#include "proto/tmem_abi.h"
+#include "store/store.h"
+
+#define FRONT_MAX_WORKERS 4
+#define FRONT_BATCH 32		       /* entries executed between two looks at anything else */
+#define FRONT_TICK_NS (100 * CLOCK_MS) /* heartbeat, hellos by timer */
+#define FRONT_HELLO_NS (20 * CLOCK_MS) /* one client's hellos are answered no faster */
+#define FRONT_VM_PEER 0
+#define FRONT_SERVICE_PEER 1
+
+#define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
+#define LOAD_ACQUIRE(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define STORE_RELEASE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
+
+struct front_client;
+
+/* ---- region.c: the named file, its mapping and its first page ------------------------------- */
+
+struct region {
+	int fd; /* -1: no region */
+	uint8_t *base;
+	uint64_t bytes;
+	uint64_t inode;
+	_Atomic bool *lost; /* the file was cut under us; `base` is private memory now */
+};
+
+/* The guest's part of the first page, read once. */
+struct hello {
+	uint32_t state; /* enum tmem_guest_state */
+	uint32_t abi;
+	uint64_t features;
+	uint32_t nr_rings;
+	uint32_t entries;
+	uint64_t epoch;
+};
+
+/* The service's answer. */
+struct answer {
+	uint32_t state;	  /* enum tmem_service_state */
+	uint32_t refusal; /* enum tmem_refusal */
+	uint64_t epoch;
+	uint64_t guest;
+	uint64_t service;
+};
+
+static inline struct tmem_region *region_page(const struct region *region)
+{
+	return (struct tmem_region *)region->base;
+}
+
+/*
+ * Makes the file `name` in `dir` anew (a former one is unlinked) with all its memory, and maps it.
+ * 0 or a negated errno.
+ */
+int region_create(struct region *region, int dir, const char *name, uint64_t bytes);
+
+/*
+ * Maps an existing one. -ENOENT, -ESTALE when it is another file than the one recorded. inode 0:
+ * whatever is there, whatever its size.
+ */
+int region_open(struct region *region, int dir, const char *name, uint64_t inode, uint64_t bytes);
+
+/* Unmaps; the file stays. Twice-callable. */
+void region_close(struct region *region);
+
+/* True when somebody changed the size of the file. */
+bool region_tampered(const struct region *region);
+
+void region_hello(const struct region *region, struct hello *hello);
+void region_answer(const struct region *region, const struct answer *answer);
+
+/*
+ * Checks a hello against what was offered. True when it is accepted; else fills refusal and both
+ * values of the answer.
+ */
+bool region_check(const struct hello *hello, uint64_t features, uint32_t max_rings, uint64_t bytes,
+		  struct answer *answer);
+
+/* ---- sigbus.c: memory that vanishes under us ------------------------------------------------ */
+
+/*
+ * Installs the handler, once. From then on an access to a watched region whose file was cut, or
+ * that the full file system cannot back, finds zeroes, and the region is marked lost.
+ */
+int sigbus_install(void);
+int sigbus_watch(struct region *region); /* sets region->lost; 0 or -ENOSPC */
+void sigbus_unwatch(struct region *region);
+
+/* ---- owner.c: whose region it is ------------------------------------------------------------ */
+
+struct owner {
+	pid_t pid;	/* 0: nobody */
+	uint64_t start; /* ticks after boot, field 22 of /proc/PID/stat */
+	int pidfd;	/* readable when the process is gone */
+};
+
+/* Fills in the process behind a socket. 0 or a negated errno. */
+int owner_of_socket(struct owner *owner, int sock);
+
+/* Finds a recorded process again. -ESRCH when it is gone. */
+int owner_find(struct owner *owner, pid_t pid, uint64_t start);
+bool owner_alive(const struct owner *owner);
+void owner_close(struct owner *owner);
+
+/* ---- ring.c --------------------------------------------------------------------------------- */
+
+struct ring {
+	struct front_client *client;
+	unsigned index;
+
+	/* In the region. */
+	struct tmem_ring_ctl *ctl;
+	uint16_t *sq;
+	uint16_t *cq;
+	struct tmem_entry *entries;
+	uint8_t *slots;
+
+	/* The worker's own. */
+	uint32_t n;	   /* entries */
+	uint32_t head;	   /* submissions before this position are executed */
+	uint32_t cq_tail;  /* completions written */
+	uint32_t cq_told;  /* completions for which a doorbell was considered */
+	uint32_t credits;  /* granted for this ring and not yet used by an executed entry */
+	bool armed;	   /* sq_event asks for a doorbell */
+	struct ring *next; /* in the share */
+
+	/* Doorbells, eventfds; -1: none. They belong to the vector, whether the ring is used or
+	 * not. */
+	int bell_in;
+	int bell_out;
+};
+
+void ring_setup(struct ring *ring, uint32_t entries);
+
+/* Are there submissions? Also true when the tail is out of bounds. */
+static inline bool ring_pending(const struct ring *ring)
+{
+	return LOAD_ACQUIRE(ring->ctl->sq_tail) != ring->head;
+}
+
+/*
+ * Executes at most `max` (<= FRONT_BATCH) entries in order; returns how many. A broken ring marks
+ * its client `broken`.
+ */
+unsigned ring_step(struct ring *ring, unsigned max);
+
+/* Entries that an earlier run left: found first, executed when the credits are known. */
+struct replay {
+	uint32_t tail; /* of the submission queue when it was read */
+	unsigned nr;   /* entries not done */
+	struct {
+		uint32_t seq;
+		uint16_t entry;
+	} todo[TMEM_MAX_ENTRIES]; /* in order of position */
+};
+void ring_scan(struct ring *ring, struct replay *replay);
+void ring_replay(struct ring *ring, const struct replay *replay);
+
+/* ---- credits.c ------------------------------------------------------------------------------ */
+
+/* Uses one credit; false when the ring has none: the put was forged. */
+bool ring_credit_use(struct ring *ring);
+
+/* Refills the ring, or takes its unused credits back, as the state of the store asks for. */
+void ring_credits_step(struct ring *ring);
+
+/* Gives all credits of a life that ended back to the store. */
+void client_credits_end(struct front_client *client);
+
+/*
+ * After a restart all that the store has reserved for the client serves the entries that are left
+ * over. When these are executed, what remains is divided among the rings.
+ */
+void client_credits_attach(struct front_client *client);
+void client_credits_divide(struct front_client *client);
+
+/* ---- worker.c ------------------------------------------------------------------------------- */
+
+/* The rings of one client that one worker executes. */
+struct share {
+	struct front_client *client;
+	struct ring *rings;   /* linked by next */
+	struct ring *current; /* whose turn it is; NULL: the first */
+	int64_t deficit;      /* ns that the share may still use in this round */
+	uint32_t entry_ns;    /* recent cost of one entry */
+	struct share *next;
+};
+
+struct worker {
+	struct front *front;
+	unsigned index;
+	pthread_t thread;
+	bool started;
+	int epoll;
+	int wake;	     /* eventfd */
+	_Atomic bool chores; /* look after the credits of all rings */
+	struct share *shares;
+	unsigned timed;	  /* shares without doorbells */
+	uint64_t poll_ns; /* current polling window */
+	uint64_t nap_ns;  /* current interval of timed polling */
+};
+
+int workers_start(struct front *front);
+void workers_stop(struct front *front); /* twice-callable */
+
+/* Stops all workers between two batches, and lets them go on. Under front.lock. */
+void workers_pause(struct front *front);
+void workers_resume(struct front *front);
+
+/* Under workers_pause(). */
+void workers_add(struct front_client *client);
+void workers_remove(struct front_client *client);
+
+/* Doorbells of the client are (not) listened to. Removing: under workers_pause(). */
+int workers_watch_bells(struct front_client *client);
+void workers_unwatch_bells(struct front_client *client);
+
+/* Wakes all workers to look after credits. */
+void workers_chores(struct front *front);
+
+/* ---- clients -------------------------------------------------------------------------------- */
+
+struct front_client {
+	struct front *front;
+	unsigned slot;	     /* in front.clients */
+	uint32_t generation; /* of the slot */
+	struct store_client *store;
+	counter_t *counters;
+	char name[STORE_NAME_MAX];
+	char file[STORE_NAME_MAX + 8]; /* of the region, in region_dir */
+	char socket[108];
+	uint64_t region_bytes;
+	unsigned max_rings; /* and vectors */
+	_Atomic uint32_t ring_credits;
+
+	int listener;
+	int connection;
+	struct owner owner;
+	struct region region;
+
+	/* The life that is served. */
+	struct answer answer;	   /* the last one that was given */
+	_Atomic uint64_t epoch;	   /* guest_epoch of the life that is served; 0: none */
+	_Atomic uint64_t answered; /* answer.epoch, for life_knocks() */
+	uint64_t features;
+	unsigned nr_rings;
+	uint32_t entries;
+	uint64_t service_epoch;
+	uint64_t heartbeat;
+	_Atomic uint64_t hello_after; /* the next hello is looked at after this time */
+	bool served;		      /* workers have the rings */
+	bool polling;		      /* no doorbells; changed only while not served */
+	bool kept;		      /* the service manager holds our file descriptors */
+
+	_Atomic uint32_t reserve; /* credits whose ring is not known, after a restart */
+
+	/* Set by a worker that found a ring broken; the first one fills in the values. */
+	_Atomic bool broken;
+	uint64_t broken_guest;
+	uint64_t broken_service;
+
+	struct share shares[FRONT_MAX_WORKERS];
+	struct ring rings[TMEM_MAX_RINGS];
+};
+
+struct front {
+	struct store *store;
+	int dir; /* of the regions */
+	uint64_t poll_ns;
+	pthread_mutex_t lock;
+	struct front_client *clients[STORE_MAX_CLIENTS];
+	unsigned nr_slots; /* slots before this one may be used */
+	uint32_t generation;
+
+	unsigned nr_workers;
+	struct worker workers[FRONT_MAX_WORKERS];
+	_Atomic bool stop;
+	_Atomic bool pausing;
+	pthread_mutex_t pause_lock;
+	pthread_cond_t pause_cond;  /* a worker paused */
+	pthread_cond_t resume_cond; /* workers may go on */
+	unsigned paused;
+	_Atomic bool credits_short; /* a ring got fewer credits than it should have */
+
+	pthread_t door;
+	bool door_started;
+	int door_epoll;
+	int door_wake;
+	_Atomic bool door_poked;
+	uint64_t next_tick;
+};
+
+/* ---- life.c: what begins and ends a life; all under front.lock ------------------------------ */
+
+/* Takes up what an earlier run left of this client. 0 or a negated errno. */
+int life_attach(struct front_client *client);
+
+/* A new owner, which is taken over: region, note. 0 or a negated errno. */
+int life_begin(struct front_client *client, const struct owner *owner);
+
+/* Gives the rings to the workers when there is a life; takes them away. Twice-callable. */
+void life_serve(struct front_client *client);
+void life_stop(struct front_client *client);
+
+/* The owner is gone, or is to be rid of: pools, credits, region and note go. */
+void life_end(struct front_client *client);
+
+/* Looks whether the guest says hello or bye, or a worker found something broken. */
+void life_look(struct front_client *client);
+
+/* True when life_look() would find a hello or a bye. For workers that heard a doorbell. */
+bool life_knocks(struct front_client *client);
+
+/* Sign of life, and the hint that puts will be refused. */
+void life_beat(struct front_client *client);
+
+/* Leaves everything for the next run. The workers have stopped. */
+void life_suspend(struct front_client *client);
+
+/* ---- ivshmem.c: the protocol of QEMU's ivshmem server --------------------------------------- */
+
+/* Makes the socket and listens. 0 or a negated errno. */
+int ivshmem_listen(struct front_client *client, const struct front_client_config *config);
+
+/* Mode and owner of the socket file. 0 or a negated errno. */
+int ivshmem_set_access(const struct front_client_config *config);
+
+/* Takes one connection from the listener. */
+void ivshmem_accept(struct front_client *client);
+
+/* Something happened on the connection. */
+void ivshmem_connection(struct front_client *client);
+
+/* Closes the doorbells, or these and the connection. Not while served. Twice-callable. */
+void ivshmem_drop_bells(struct front_client *client);
+void ivshmem_close(struct front_client *client);
+
+/* ---- fdstore.c: the service manager keeps connection and doorbells over a restart ----------- */
+
+/* Looks what the service manager handed us. Once, before clients are added. */
+void fdstore_open(void);
+void fdstore_close(void);
+
+void fdstore_keep(struct front_client *client);
+void fdstore_forget(struct front_client *client);
+
+/* Takes back the doorbells (and the connection when there is one); false: not all were kept. */
+bool fdstore_take(struct front_client *client);
+
+/* ---- door.c --------------------------------------------------------------------------------- */
+
+enum door_watch { DOOR_LISTENER, DOOR_CONNECTION, DOOR_OWNER };
+
+int door_start(struct front *front);
+void door_stop(struct front *front); /* twice-callable */
+int door_add(struct front_client *client, enum door_watch what, int fd);
+void door_remove(struct front *front, int fd);
+
+/* Makes the door look at all clients soon. Any thread. */
+void door_poke(struct front *front);
+
+#endif

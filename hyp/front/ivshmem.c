@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The protocol of QEMU's ivshmem server, version 0: messages of one little-endian 64-bit number,
+ * some with a file descriptor.
+ *
+ *   0                 version of the protocol
+ *   0                 the peer's id: 0, so that QEMU may be told master=on
+ *   -1     + fd       the region
+ *   1      + fd       n times: the doorbells of peer 1, which is the service
+ *   0      + fd       n times: the peer's own doorbells
+ *
+ * Nothing is ever received. Each client has its own socket; a connection only hands things out,
+ * and its end means nothing as long as the process lives.
+ */
+#include "front_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+int ivshmem_set_access(const struct front_client_config *config)
+{
+	if (chown(config->socket, config->socket_uid, config->socket_gid) ||
+	    chmod(config->socket, config->socket_mode))
+		return -errno;
+	return 0;
+}
+
+int ivshmem_listen(struct front_client *client, const struct front_client_config *config)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat st;
+	int r;
+
+	/* One of an earlier run; nobody else serves it, for we have the arena's lock. */
+	if (!lstat(config->socket, &st) && S_ISSOCK(st.st_mode))
+		unlink(config->socket);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", config->socket);
+	client->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (client->listener < 0)
+		return -errno;
+	/* The file gets the socket's mode, so that it never is open to others. */
+	if (fchmod(client->listener, 0600) ||
+	    bind(client->listener, (struct sockaddr *)&address, sizeof(address)))
+		return -errno;
+	r = ivshmem_set_access(config);
+	if (r)
+		return r;
+	if (listen(client->listener, 4))
+		return -errno;
+	return door_add(client, DOOR_LISTENER, client->listener);
+}
+
+static int send_message(int sock, int64_t value, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	int64_t wire = (int64_t)htole64((uint64_t)value);
+	struct iovec iov = {.iov_base = &wire, .iov_len = sizeof(wire)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		message.msg_control = control.room;
+		message.msg_controllen = sizeof(control.room);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
+	}
+	/* All messages fit into an empty socket's buffer; who does not read is not waited for. */
+	if (sendmsg(sock, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(wire))
+		return errno ? -errno : -EIO;
+	return 0;
+}
+
+static int hand_out(const struct front_client *client, int sock)
+{
+	unsigned v;
+	int r;
+
+	r = send_message(sock, 0, -1);
+	if (!r)
+		r = send_message(sock, FRONT_VM_PEER, -1);
+	if (!r)
+		r = send_message(sock, -1, client->region.fd);
+	for (v = 0; v < client->max_rings && !r; v++)
+		r = send_message(sock, FRONT_SERVICE_PEER, client->rings[v].bell_in);
+	for (v = 0; v < client->max_rings && !r; v++)
+		r = send_message(sock, FRONT_VM_PEER, client->rings[v].bell_out);
+	return r;
+}
+
+void ivshmem_drop_bells(struct front_client *client)
+{
+	if (!atomic_load(&client->front->stop)) {
+		workers_pause(client->front);
+		workers_unwatch_bells(client);
+		workers_resume(client->front);
+	}
+	for (unsigned v = 0; v < TMEM_MAX_RINGS; v++) {
+		struct ring *ring = &client->rings[v];
+
+		if (ring->bell_in >= 0)
+			close(ring->bell_in);
+		if (ring->bell_out >= 0)
+			close(ring->bell_out);
+		ring->bell_in = ring->bell_out = -1;
+	}
+}
+
+static int make_bells(struct front_client *client)
+{
+	for (unsigned v = 0; v < client->max_rings; v++) {
+		struct ring *ring = &client->rings[v];
+
+		ring->bell_in = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		ring->bell_out = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		if (ring->bell_in < 0 || ring->bell_out < 0)
+			return -errno;
+	}
+	return workers_watch_bells(client);
+}
+
+static void close_connection(struct front_client *client)
+{
+	if (client->connection < 0)
+		return;
+	door_remove(client->front, client->connection);
+	close(client->connection);
+	client->connection = -1;
+}
+
+void ivshmem_close(struct front_client *client)
+{
+	close_connection(client);
+	ivshmem_drop_bells(client);
+}
+
+/* New doorbells, then everything to the peer. */
+static int connect_peer(struct front_client *client, int sock)
+{
+	int r;
+
+	life_stop(client);
+	fdstore_forget(client);
+	ivshmem_drop_bells(client);
+	r = make_bells(client);
+	client->polling = r != 0;
+	if (r)
+		ivshmem_drop_bells(client);
+	WRITE_ONCE(region_page(&client->region)->polling, client->polling);
+	if (!r)
+		r = hand_out(client, sock);
+	if (!r)
+		r = door_add(client, DOOR_CONNECTION, sock);
+	if (!r) {
+		client->connection = sock;
+		fdstore_keep(client);
+	}
+	life_serve(client);
+	return r;
+}
+
+static bool peer_closed(int sock)
+{
+	char byte;
+
+	return recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* Who may have the region: nobody had it, or the process that has it lost its connection. */
+static int admit(struct front_client *client, struct owner *owner)
+{
+	int r;
+
+	if (client->owner.pid && !owner_alive(&client->owner))
+		life_end(client);
+	if (client->connection >= 0 && peer_closed(client->connection))
+		close_connection(client);
+	if (client->owner.pid) {
+		bool same = client->owner.pid == owner->pid && client->owner.start == owner->start;
+
+		owner_close(owner);
+		return same && client->connection < 0 ? 0 : -EBUSY;
+	}
+	r = life_begin(client, owner);
+	if (r) {
+		owner_close(owner);
+		return r;
+	}
+	r = door_add(client, DOOR_OWNER, client->owner.pidfd);
+	if (r)
+		life_end(client);
+	return r;
+}
+
+void ivshmem_accept(struct front_client *client)
+{
+	int sock = accept4(client->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct owner owner;
+	pid_t pid;
+	int r;
+
+	if (sock < 0)
+		return;
+	r = owner_of_socket(&owner, sock);
+	pid = owner.pid;
+	if (!r)
+		r = admit(client, &owner);
+	if (!r)
+		r = connect_peer(client, sock);
+	if (!r)
+		return;
+	close(sock);
+	counter_add(&client->counters[CLIENT_CONNECTS_REFUSED], 1);
+	log_limited(LOG_WARN, "client %s: connection of process %d refused: %s", client->name,
+		    (int)pid, r == -EBUSY ? "the region has an owner" : strerror(-r));
+}
+
+void ivshmem_connection(struct front_client *client)
+{
+	char bytes[64];
+	ssize_t n;
+
+	if (client->connection < 0)
+		return;
+	n = recv(client->connection, bytes, sizeof(bytes), MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n > 0)
+		log_limited(LOG_WARN, "client %s: the peer sent something; connection closed",
+			    client->name);
+	close_connection(client);
+}

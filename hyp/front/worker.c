@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Workers execute rings. Each ring belongs to one worker; the rings of one client are spread.
+ *
+ * Fairness: deficit round-robin over clients, in nanoseconds of measured work. In each round a
+ * client with something to do gets QUANTUM_NS; batches are cut to what is left of it, and what a
+ * batch takes too much is missing in the next round. A flood delays its sender only: others wait
+ * for one quantum of each busy client, however many entries that one has submitted.
+ *
+ * Idle workers poll for a while, then ask for doorbells and sleep. The polling window grows when
+ * work came soon after falling asleep, and shrinks when it did not. Clients without doorbells (the
+ * service was restarted and nobody kept them) are looked at by a timer instead.
+ */
+#include "front_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define QUANTUM_NS (100 * CLOCK_US)
+#define ENTRY_NS_MAX (20 * CLOCK_US) /* an entry is charged no more: we may have been preempted */
+#define ENTRY_NS_START (4 * CLOCK_US)
+#define POLL_NS_MIN (2 * CLOCK_US)
+#define NAP_NS_MIN (50 * CLOCK_US)
+#define NAP_NS_ACTIVE (2 * CLOCK_MS)
+#define NAP_NS_IDLE (8 * CLOCK_MS)
+#define IDLE_NS CLOCK_S /* without work for so long is idle */
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* ---- One round ------------------------------------------------------------------------------ */
+
+static bool share_pending(const struct share *share)
+{
+	for (const struct ring *ring = share->rings; ring; ring = ring->next)
+		if (ring_pending(ring))
+			return true;
+	return false;
+}
+
+/* The rings of a client take turns. */
+static struct ring *next_pending(struct share *share)
+{
+	struct ring *ring = share->current ? share->current : share->rings;
+	struct ring *first = ring;
+
+	do {
+		if (ring_pending(ring)) {
+			share->current = ring->next;
+			return ring;
+		}
+		ring = ring->next ? ring->next : share->rings;
+	} while (ring != first);
+	return NULL;
+}
+
+static void charge(struct share *share, uint64_t ns, unsigned entries)
+{
+	if (ns > entries * ENTRY_NS_MAX)
+		ns = entries * ENTRY_NS_MAX;
+	share->deficit -= (int64_t)ns;
+	share->entry_ns = (7 * share->entry_ns + (uint32_t)(ns / entries)) / 8;
+	if (!share->entry_ns)
+		share->entry_ns = 1;
+}
+
+/* Executes what the client has submitted, as far as its deficit reaches. */
+static void run_share(struct share *share)
+{
+	struct front_client *client = share->client;
+	uint64_t start = clock_ns(), now;
+
+	while (share->deficit > 0) {
+		uint64_t fits = (uint64_t)share->deficit / share->entry_ns;
+		struct ring *ring = next_pending(share);
+		unsigned max = fits > FRONT_BATCH ? FRONT_BATCH : fits ? (unsigned)fits : 1;
+		unsigned nr;
+
+		if (!ring) {
+			share->deficit = 0;
+			return;
+		}
+		nr = ring_step(ring, max);
+		if (!nr)
+			return;
+		ring_credits_step(ring);
+		now = clock_ns();
+		charge(share, now - start, nr);
+		start = now;
+		if (atomic_load_explicit(client->region.lost, memory_order_relaxed)) {
+			door_poke(client->front);
+			return;
+		}
+	}
+}
+
+static bool share_stopped(struct share *share)
+{
+	return atomic_load_explicit(&share->client->broken, memory_order_relaxed);
+}
+
+/* True when there was something to do. */
+static bool round_robin(struct worker *worker)
+{
+	bool busy = false;
+
+	for (struct share *share = worker->shares; share; share = share->next) {
+		if (share_stopped(share) || !share_pending(share)) {
+			share->deficit = 0;
+			continue;
+		}
+		busy = true;
+		share->deficit += QUANTUM_NS;
+		run_share(share);
+	}
+	return busy;
+}
+
+static void do_chores(struct worker *worker)
+{
+	if (!atomic_exchange(&worker->chores, false))
+		return;
+	for (struct share *share = worker->shares; share; share = share->next)
+		for (struct ring *ring = share->rings; ring && !share_stopped(share);
+		     ring = ring->next)
+			ring_credits_step(ring);
+}
+
+/* ---- Sleeping ------------------------------------------------------------------------------- */
+
+/* Asks for doorbells. False when there is work after all. */
+static bool arm(struct worker *worker)
+{
+	struct share *share;
+	struct ring *ring;
+
+	for (share = worker->shares; share; share = share->next)
+		for (ring = share->rings; ring && !share->client->polling; ring = ring->next) {
+			WRITE_ONCE(ring->ctl->sq_event, ring->head);
+			ring->armed = true;
+		}
+	/* The tail is read after the event position is visible; the guest does it in reverse. */
+	atomic_thread_fence(memory_order_seq_cst);
+	for (share = worker->shares; share; share = share->next)
+		if (!share_stopped(share) && share_pending(share))
+			return false;
+	return true;
+}
+
+/* Leaves the event positions behind, so that no doorbell rings while we are awake. */
+static void disarm(struct worker *worker)
+{
+	for (struct share *share = worker->shares; share; share = share->next)
+		for (struct ring *ring = share->rings; ring; ring = ring->next)
+			if (ring->armed) {
+				WRITE_ONCE(ring->ctl->sq_event, ring->head - 1);
+				ring->armed = false;
+			}
+}
+
+static void heard(struct worker *worker, struct ring *ring)
+{
+	struct front_client *client;
+	uint64_t count = 0;
+	int fd = ring ? ring->bell_in : worker->wake;
+
+	if (read(fd, &count, sizeof(count)) != sizeof(count) || !ring)
+		return;
+	client = ring->client;
+	/* An eventfd adds up; what a guest wrote into it in one go counts no more than a queue. */
+	counter_add(&client->counters[CLIENT_DOORBELLS_IN],
+		    count < TMEM_MAX_ENTRIES ? count : TMEM_MAX_ENTRIES);
+	if (!ring->index && life_knocks(client))
+		door_poke(worker->front);
+}
+
+static void sleep_for_bells(struct worker *worker)
+{
+	struct epoll_event events[16];
+	struct pollfd p = {.fd = worker->epoll, .events = POLLIN};
+	struct timespec nap = {.tv_nsec = (long)worker->nap_ns};
+	int n;
+
+	if (worker->timed && ppoll(&p, 1, &nap, NULL) <= 0)
+		return;
+	n = epoll_wait(worker->epoll, events, 16, worker->timed ? 0 : -1);
+	for (int i = 0; i < n; i++)
+		heard(worker, events[i].data.ptr);
+}
+
+/* Sleeps until a doorbell or the timer, and learns from how long that was. */
+static void rest(struct worker *worker, uint64_t last_work)
+{
+	uint64_t start = clock_ns(), slept, max = worker->front->poll_ns;
+
+	if (arm(worker)) {
+		sleep_for_bells(worker);
+		slept = clock_ns() - start;
+		if (slept < max)
+			worker->poll_ns *= 2;
+		else
+			worker->poll_ns /= 2;
+		if (worker->poll_ns < POLL_NS_MIN)
+			worker->poll_ns = POLL_NS_MIN;
+		if (worker->poll_ns > max)
+			worker->poll_ns = max;
+		worker->nap_ns *= 2;
+		if (worker->nap_ns > NAP_NS_ACTIVE)
+			worker->nap_ns = start - last_work > IDLE_NS ? NAP_NS_IDLE : NAP_NS_ACTIVE;
+	}
+	disarm(worker);
+}
+
+/* ---- The thread ----------------------------------------------------------------------------- */
+
+static void pause_here(struct front *front)
+{
+	pthread_mutex_lock(&front->pause_lock);
+	front->paused++;
+	pthread_cond_signal(&front->pause_cond);
+	while (atomic_load(&front->pausing))
+		pthread_cond_wait(&front->resume_cond, &front->pause_lock);
+	front->paused--;
+	pthread_mutex_unlock(&front->pause_lock);
+}
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	struct front *front = worker->front;
+	uint64_t last_work = clock_ns();
+
+	prctl(PR_SET_NAME, "tmemd-worker");
+	prctl(PR_SET_TIMERSLACK, 1000); /* ns: naps are short */
+	worker->nap_ns = NAP_NS_MIN;
+	worker->poll_ns = front->poll_ns;
+	while (!atomic_load(&front->stop)) {
+		if (atomic_load(&front->pausing))
+			pause_here(front);
+		do_chores(worker);
+		if (round_robin(worker)) {
+			last_work = clock_ns();
+			worker->nap_ns = NAP_NS_MIN;
+		} else if (clock_ns() - last_work < worker->poll_ns) {
+			relax();
+		} else {
+			rest(worker, last_work);
+		}
+	}
+	return NULL;
+}
+
+static void wake(struct worker *worker)
+{
+	static const uint64_t one = 1;
+
+	/* Cannot block: the worker reads it before it comes near the limit. */
+	while (write(worker->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static int worker_start(struct front *front, unsigned index)
+{
+	struct worker *worker = &front->workers[index];
+	struct epoll_event event = {.events = EPOLLIN};
+	int r;
+
+	worker->front = front;
+	worker->index = index;
+	worker->epoll = epoll_create1(EPOLL_CLOEXEC);
+	worker->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (worker->epoll < 0 || worker->wake < 0 ||
+	    epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake, &event))
+		return -errno;
+	r = pthread_create(&worker->thread, NULL, work, worker);
+	worker->started = !r;
+	return -r;
+}
+
+int workers_start(struct front *front)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < front->nr_workers && !r; i++)
+		r = worker_start(front, i);
+	return r;
+}
+
+void workers_stop(struct front *front)
+{
+	atomic_store(&front->stop, true);
+	for (unsigned i = 0; i < front->nr_workers; i++) {
+		struct worker *worker = &front->workers[i];
+
+		if (worker->started) {
+			wake(worker);
+			pthread_join(worker->thread, NULL);
+			worker->started = false;
+		}
+		if (worker->epoll >= 0)
+			close(worker->epoll);
+		if (worker->wake >= 0)
+			close(worker->wake);
+		worker->epoll = worker->wake = -1;
+	}
+}
+
+void workers_pause(struct front *front)
+{
+	atomic_store(&front->pausing, true);
+	for (unsigned i = 0; i < front->nr_workers; i++)
+		wake(&front->workers[i]);
+	pthread_mutex_lock(&front->pause_lock);
+	while (front->paused < front->nr_workers)
+		pthread_cond_wait(&front->pause_cond, &front->pause_lock);
+	pthread_mutex_unlock(&front->pause_lock);
+}
+
+void workers_resume(struct front *front)
+{
+	pthread_mutex_lock(&front->pause_lock);
+	atomic_store(&front->pausing, false);
+	pthread_cond_broadcast(&front->resume_cond);
+	pthread_mutex_unlock(&front->pause_lock);
+}
+
+void workers_chores(struct front *front)
+{
+	for (unsigned i = 0; i < front->nr_workers; i++) {
+		atomic_store(&front->workers[i].chores, true);
+		wake(&front->workers[i]);
+	}
+}
+
+/* ---- Clients come and go -------------------------------------------------------------------- */
+
+void workers_add(struct front_client *client)
+{
+	struct front *front = client->front;
+
+	for (unsigned w = 0; w < front->nr_workers; w++) {
+		struct worker *worker = &front->workers[w];
+		struct share *share = &client->shares[w];
+
+		memset(share, 0, sizeof(*share));
+		share->client = client;
+		share->entry_ns = ENTRY_NS_START;
+		for (unsigned r = 0; r < client->nr_rings; r++)
+			if ((client->slot + r) % front->nr_workers == w) {
+				client->rings[r].next = share->rings;
+				share->rings = &client->rings[r];
+			}
+		if (!share->rings)
+			continue;
+		share->next = worker->shares;
+		worker->shares = share;
+		worker->timed += client->polling;
+		worker->nap_ns = NAP_NS_MIN;
+	}
+}
+
+void workers_remove(struct front_client *client)
+{
+	struct front *front = client->front;
+
+	for (unsigned w = 0; w < front->nr_workers; w++) {
+		struct worker *worker = &front->workers[w];
+
+		for (struct share **at = &worker->shares; *at; at = &(*at)->next)
+			if (*at == &client->shares[w]) {
+				*at = (*at)->next;
+				worker->timed -= client->polling;
+				break;
+			}
+	}
+}
+
+int workers_watch_bells(struct front_client *client)
+{
+	struct front *front = client->front;
+
+	for (unsigned v = 0; v < client->max_rings; v++) {
+		struct ring *ring = &client->rings[v];
+		struct worker *worker = &front->workers[(client->slot + v) % front->nr_workers];
+		struct epoll_event event = {.events = EPOLLIN, .data.ptr = ring};
+
+		if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, ring->bell_in, &event))
+			return -errno;
+	}
+	return 0;
+}
+
+void workers_unwatch_bells(struct front_client *client)
+{
+	struct front *front = client->front;
+
+	for (unsigned v = 0; v < client->max_rings; v++) {
+		struct worker *worker = &front->workers[(client->slot + v) % front->nr_workers];
+
+		if (client->rings[v].bell_in >= 0)
+			epoll_ctl(worker->epoll, EPOLL_CTL_DEL, client->rings[v].bell_in, NULL);
+	}
+}
