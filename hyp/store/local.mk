@@ -1,1 +1,18 @@
-# What hyp/store builds.
+# The store. Its one public header is store.h.
+noinst_LIBRARIES += libstore.a
+libstore_a_CPPFLAGS = $(AM_CPPFLAGS) $(LZ4_CFLAGS) $(XXHASH_CFLAGS)
+libstore_a_SOURCES = \
+	hyp/store/store.h hyp/store/store_priv.h \
+	hyp/store/alloc.c hyp/store/alloc.h \
+	hyp/store/arena.c hyp/store/arena.h \
+	hyp/store/client.c \
+	hyp/store/codec.c \
+	hyp/store/compact.c \
+	hyp/store/evict.c \
+	hyp/store/index.c \
+	hyp/store/page.c \
+	hyp/store/pool.c \
+	hyp/store/populate.c \
+	hyp/store/rebuild.c \
+	hyp/store/store.c \
+	hyp/store/worker.c

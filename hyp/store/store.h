@@ -27,9 +27,10 @@
 struct store;
 struct store_client;
 
-#define STORE_CHUNK_BYTES (2u << 20) /* the unit of taking memory from and giving it to the host   \
-				      */
-#define STORE_NAME_MAX 64	     /* with the final zero */
+#define STORE_CHUNK_BYTES                                                                          \
+	(2u << 20)	  /* the unit of taking memory from and giving it to the host              \
+			   */
+#define STORE_NAME_MAX 64 /* with the final zero */
 #define STORE_MAX_CLIENTS 1024
 #define STORE_MAX_CLIENT_POOLS 64 /* pool ids of one client are 0..63 */
 #define STORE_MAX_NOTE 448	  /* bytes of a front's note, see store_client_set_note() */

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "store/arena.h"
+#include "base/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* A page costs at least this much of capacity: bounds the sparse tables, costs nothing itself. */
+#define MIN_BYTES_PER_DESC 256
+#define MIN_BYTES_PER_OBJECT 1024
+
+static uint64_t round_chunk(uint64_t n)
+{
+	return (n + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
+}
+
+static uint64_t superblock_check(const struct superblock *sb)
+{
+	return XXH3_64bits(sb, offsetof(struct superblock, check));
+}
+
+static void lay_out(struct superblock *sb, uint64_t capacity)
+{
+	uint64_t nr_chunks;
+
+	sb->magic = ARENA_MAGIC;
+	sb->format = ARENA_FORMAT;
+	sb->capacity = round_chunk(capacity);
+	nr_chunks = sb->capacity / CHUNK_BYTES;
+	sb->max_descs = sb->capacity / MIN_BYTES_PER_DESC;
+	if (sb->max_descs > UINT32_MAX - 1)
+		sb->max_descs = UINT32_MAX - 1;
+	sb->max_objects = sb->capacity / MIN_BYTES_PER_OBJECT;
+	if (sb->max_objects > UINT32_MAX - 1)
+		sb->max_objects = UINT32_MAX - 1;
+	/* The small tables share the head, which is populated as a whole. */
+	sb->clients_off = 4096;
+	sb->pools_off = sb->clients_off + STORE_MAX_CLIENTS * sizeof(struct client_rec);
+	sb->pools_off = (sb->pools_off + 63) & ~63ull;
+	sb->chunks_off = sb->pools_off + ARENA_MAX_POOLS * sizeof(struct pool_rec);
+	sb->objects_off = round_chunk(sb->chunks_off + nr_chunks * sizeof(struct chunk_rec));
+	sb->descs_off = round_chunk(sb->objects_off + sb->max_objects * sizeof(struct object));
+	sb->payload_off = round_chunk(sb->descs_off + sb->max_descs * sizeof(struct desc));
+	sb->file_bytes = sb->payload_off + sb->capacity;
+}
+
+/* Does the arithmetic of an existing superblock come out as lay_out() would have done it? */
+static bool layout_sound(const struct superblock *sb)
+{
+	struct superblock want = {0};
+
+	if (sb->capacity == 0 || sb->capacity > 1ull << 46)
+		return false;
+	lay_out(&want, sb->capacity);
+	return sb->capacity == want.capacity && sb->file_bytes == want.file_bytes &&
+	       sb->max_descs == want.max_descs && sb->max_objects == want.max_objects &&
+	       sb->payload_off == want.payload_off && sb->descs_off == want.descs_off &&
+	       sb->objects_off == want.objects_off && sb->chunks_off == want.chunks_off &&
+	       sb->pools_off == want.pools_off && sb->clients_off == want.clients_off;
+}
+
+static int check_filesystem(struct arena *arena, bool any_fs, char *err, size_t errlen)
+{
+	struct statfs fs;
+
+	if (fstatfs(arena->fd, &fs) < 0) {
+		snprintf(err, errlen, "%s: statfs: %s", arena->path, strerror(errno));
+		return -errno;
+	}
+	arena->huge = fs.f_type == HUGETLBFS_MAGIC;
+	if (fs.f_type == TMPFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC || any_fs)
+		return 0;
+	snprintf(err, errlen,
+		 "%s is not on tmpfs or hugetlbfs: pages would go to a disk; mount one, e.g. "
+		 "'mount -t tmpfs -o size=8G,mode=0700,huge=advise tmemd DIRECTORY'",
+		 arena->path);
+	return -EMEDIUMTYPE;
+}
+
+/* A new arena gets its name only when its superblock is whole: a crash leaves no half of one. */
+static int create_file(const char *path, uint64_t capacity, char *err, size_t errlen)
+{
+	struct superblock sb = {0};
+	char tmp[300];
+	int fd, r = 0;
+
+	lay_out(&sb, capacity);
+	if (getrandom(&sb.hash_seed, sizeof(sb.hash_seed), 0) != sizeof(sb.hash_seed))
+		return -EIO;
+	sb.check = superblock_check(&sb);
+	snprintf(tmp, sizeof(tmp), "%s.new", path);
+	unlink(tmp);
+	fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		goto sys;
+	if (ftruncate(fd, sb.file_bytes) < 0 || fallocate(fd, 0, 0, sb.objects_off) < 0)
+		goto sys;
+	/* Through a mapping: hugetlbfs has no write(). */
+	void *p = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		goto sys;
+	memcpy(p, &sb, sizeof(sb));
+	munmap(p, CHUNK_BYTES);
+	/* link() and not rename(): an arena that came into being meanwhile is not replaced. */
+	if (link(tmp, path) < 0 && errno != EEXIST)
+		goto sys;
+	goto out;
+sys:
+	r = -errno;
+	snprintf(err, errlen, "cannot make the arena %s: %s", path, strerror(-r));
+out:
+	if (fd >= 0)
+		close(fd);
+	unlink(tmp);
+	return r;
+}
+
+static int check_superblock(const struct arena *arena, const struct superblock *sb, off_t size,
+			    char *err, size_t errlen)
+{
+	if (sb->magic != ARENA_MAGIC) {
+		snprintf(err, errlen,
+			 "%s is not an arena of tmemd (no magic number); it was left as it is",
+			 arena->path);
+		return -EPROTO;
+	}
+	if (sb->format != ARENA_FORMAT) {
+		snprintf(err, errlen,
+			 "%s has format %u, this release knows format %u; it was left as it is",
+			 arena->path, sb->format, ARENA_FORMAT);
+		return -EPROTO;
+	}
+	if (sb->check != superblock_check(sb) || !layout_sound(sb)) {
+		snprintf(err, errlen, "%s: the superblock is damaged; it was left as it is",
+			 arena->path);
+		return -EPROTO;
+	}
+	if ((uint64_t)size != sb->file_bytes) {
+		snprintf(err, errlen,
+			 "%s has %lld bytes where its superblock says %llu; it was left as it is",
+			 arena->path, (long long)size, (unsigned long long)sb->file_bytes);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static int read_superblock(struct arena *arena, struct superblock *sb, char *err, size_t errlen)
+{
+	struct stat st;
+	void *p;
+
+	if (fstat(arena->fd, &st) < 0)
+		return -errno;
+	if (st.st_size < (off_t)CHUNK_BYTES) {
+		snprintf(err, errlen,
+			 "%s is too short for an arena (%lld bytes); it was left as it is",
+			 arena->path, (long long)st.st_size);
+		return -EPROTO;
+	}
+	p = mmap(NULL, CHUNK_BYTES, PROT_READ, MAP_SHARED, arena->fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	memcpy(sb, p, sizeof(*sb));
+	munmap(p, CHUNK_BYTES);
+	return check_superblock(arena, sb, st.st_size, err, errlen);
+}
+
+static int map(struct arena *arena, const struct superblock *sb, char *err, size_t errlen)
+{
+	arena->base = mmap(NULL, sb->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			   arena->fd, 0);
+	if (arena->base == MAP_FAILED) {
+		arena->base = NULL;
+		snprintf(err, errlen, "cannot map the arena %s: %s", arena->path, strerror(errno));
+		return -errno;
+	}
+	/* Only advice: it does nothing on a mount without huge pages. */
+	if (!arena->huge)
+		madvise(arena->base, sb->file_bytes, MADV_HUGEPAGE);
+	/* Children would share the mapping. */
+	madvise(arena->base, sb->file_bytes, MADV_DONTFORK);
+	madvise(arena->base, sb->file_bytes, MADV_DONTDUMP);
+	arena->sb = (void *)arena->base;
+	arena->clients = (void *)(arena->base + sb->clients_off);
+	arena->pools = (void *)(arena->base + sb->pools_off);
+	arena->chunks = (void *)(arena->base + sb->chunks_off);
+	arena->objects = (void *)(arena->base + sb->objects_off);
+	arena->descs = (void *)(arena->base + sb->descs_off);
+	arena->payload = arena->base + sb->payload_off;
+	arena->nr_chunks = sb->capacity / CHUNK_BYTES;
+	return 0;
+}
+
+int arena_open(struct arena *arena, const char *path, uint64_t capacity, bool any_fs, char *err,
+	       size_t errlen)
+{
+	struct superblock sb;
+	int r;
+
+	memset(arena, 0, sizeof(*arena));
+	arena->fd = -1;
+	err[0] = 0;
+	if (strlen(path) >= sizeof(arena->path)) {
+		snprintf(err, errlen, "the arena's path is longer than %zu bytes",
+			 sizeof(arena->path) - 1);
+		return -ENAMETOOLONG;
+	}
+	strcpy(arena->path, path);
+	arena->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (arena->fd < 0 && errno == ENOENT) {
+		r = create_file(path, capacity, err, errlen);
+		if (r)
+			return r;
+		arena->created = true;
+		arena->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	}
+	if (arena->fd < 0) {
+		r = -errno;
+		snprintf(err, errlen, "cannot open the arena %s: %s", path, strerror(-r));
+		return r;
+	}
+	r = check_filesystem(arena, any_fs, err, errlen);
+	if (r) {
+		if (arena->created)
+			unlink(path);
+		goto fail;
+	}
+	if (flock(arena->fd, LOCK_EX | LOCK_NB) < 0) {
+		r = -errno;
+		snprintf(err, errlen, "another process holds the arena %s", path);
+		goto fail;
+	}
+	r = read_superblock(arena, &sb, err, errlen);
+	if (!r)
+		r = map(arena, &sb, err, errlen);
+	if (r)
+		goto fail;
+	arena_map_ahead(arena, 0, sb.objects_off);
+	return 0;
+fail:
+	if (!err[0])
+		snprintf(err, errlen, "the arena %s: %s", path, strerror(-r));
+	arena_close(arena);
+	return r;
+}
+
+void arena_close(struct arena *arena)
+{
+	if (arena->base)
+		munmap(arena->base, arena->sb->file_bytes);
+	arena->base = NULL;
+	if (arena->fd >= 0)
+		close(arena->fd); /* and with it the lock */
+	arena->fd = -1;
+}
+
+int arena_populate(struct arena *arena, uint64_t off, uint64_t len)
+{
+	if (fault(FAULT_ARENA_POPULATE))
+		return -ENOMEM;
+	/* fallocate first: it answers ENOSPC where a fault would be a SIGBUS. */
+	if (fallocate(arena->fd, 0, off, len) < 0)
+		return -ENOMEM;
+	arena_map_ahead(arena, off, len);
+	return 0;
+}
+
+void arena_map_ahead(struct arena *arena, uint64_t off, uint64_t len)
+{
+	/* Kernels before 5.14 do not know it: then each page faults once, at its first use. */
+	madvise(arena->base + off, len, MADV_POPULATE_WRITE);
+}
+
+int arena_punch(struct arena *arena, uint64_t off, uint64_t len)
+{
+	if (fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, len) < 0)
+		return -errno;
+	return 0;
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Memory from the host and back to it. All of it goes through here, ahead of need, so that a put
+ * finds memory that is populated and mapped, or is refused; it never faults a page in.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/store_priv.h"
+
+/* Descriptors and objects kept ahead: what two workers use up in some 50 ms. */
+#define DESCS_AHEAD 16384u
+#define OBJECTS_AHEAD 4096u
+#define MEMINFO_INTERVAL (200 * CLOCK_MS)
+#define EVICT_BATCH 256
+/* The host is well again when it has this much more than the reserve, in 1/8. */
+#define RESERVE_HYSTERESIS 1
+
+static uint64_t area_bytes(uint64_t items, size_t size)
+{
+	return (items * size + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
+}
+
+uint64_t pool_bytes(const struct store *store)
+{
+	const struct superblock *sb = store->arena.sb;
+	uint64_t chunks = atomic_load(&store->alloc.nr_populated);
+
+	return sb->objects_off + area_bytes(sb->objects_high, sizeof(struct object)) +
+	       area_bytes(sb->descs_high, sizeof(struct desc)) + chunks * CHUNK_BYTES +
+	       chunks * CHUNK_SLABS * sizeof(struct slab) + atomic_load(&store->index_bytes);
+}
+
+/* May the pool take `bytes` more now? */
+static bool may_grow(const struct store *store, uint64_t bytes)
+{
+	return pool_bytes(store) + bytes <= atomic_load(&store->pool_max) &&
+	       !atomic_load(&store->pressure) && !atomic_load(&store->reclaim_want);
+}
+
+static void update_growth(struct store *store, bool host_has)
+{
+	uint64_t have = pool_bytes(store), max = atomic_load(&store->pool_max), chunks = 0;
+
+	if (host_has && have < max && !atomic_load(&store->pressure))
+		chunks = (max - have) / CHUNK_BYTES;
+	atomic_store(&store->alloc.growth, chunks * CHUNK_SLABS);
+}
+
+/* One more chunk for a table of the arena. */
+static bool table_more(struct store *store, uint64_t off, _Atomic uint64_t *high, uint64_t max,
+		       size_t size)
+{
+	uint64_t have = area_bytes(*high, size), items;
+
+	if (*high == max || !may_grow(store, CHUNK_BYTES) ||
+	    arena_populate(&store->arena, off + have, CHUNK_BYTES))
+		return false;
+	items = (have + CHUNK_BYTES) / size;
+	atomic_store(high, items < max ? items : max);
+	return true;
+}
+
+static uint64_t wanted_slabs(const struct store *store)
+{
+	return (uint64_t)store->ready_chunks * CHUNK_SLABS + alloc_needed_slabs(&store->alloc);
+}
+
+bool populate_step(struct store *store)
+{
+	struct superblock *sb = store->arena.sb;
+	uint64_t credits = atomic_load(&store->alloc.credits);
+	bool any = index_grow(store);
+	int r = 0;
+
+	if (sb->descs_high - atomic_load(&store->desc_next) < DESCS_AHEAD + credits)
+		any |= table_more(store, sb->descs_off, &sb->descs_high, sb->max_descs,
+				  sizeof(struct desc));
+	if (sb->objects_high - atomic_load(&store->object_next) < OBJECTS_AHEAD + credits)
+		any |= table_more(store, sb->objects_off, &sb->objects_high, sb->max_objects,
+				  sizeof(struct object));
+	if (atomic_load(&store->alloc.free_slabs) < wanted_slabs(store) &&
+	    may_grow(store, CHUNK_BYTES + CHUNK_SLABS * sizeof(struct slab))) {
+		r = alloc_chunk_add(&store->alloc);
+		if (!r)
+			counter_add(&store->counters[STORE_CHUNKS_POPULATED], 1);
+		else
+			counter_add(&store->counters[STORE_POPULATE_FAILED], 1);
+		any |= !r;
+	}
+	update_growth(store, r == 0);
+	return any;
+}
+
+/* ---- The host's state ----------------------------------------------------------------------- */
+
+/* MemAvailable in bytes; 0 when it cannot be read. */
+static uint64_t mem_available(const struct store *store)
+{
+	char text[2048], *at;
+	ssize_t n = pread(store->meminfo_fd, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	at = strstr(text, "MemAvailable:");
+	return at ? strtoull(at + 13, NULL, 10) * 1024 : 0;
+}
+
+void pressure_check(struct store *store, bool at_once)
+{
+	uint64_t reserve = atomic_load(&store->host_reserve), have, now = clock_ns();
+	bool was = atomic_load(&store->pressure), is = was;
+
+	if (!at_once && now < store->next_meminfo)
+		return;
+	store->next_meminfo = now + MEMINFO_INTERVAL;
+	if (!reserve) {
+		atomic_store(&store->pressure, false);
+		return;
+	}
+	have = mem_available(store);
+	if (!have)
+		return;
+	if (have < reserve)
+		is = true;
+	else if (have > reserve + reserve / 8 * RESERVE_HYSTERESIS)
+		is = false;
+	atomic_store(&store->pressure, is);
+	if (is && !was) {
+		counter_add(&store->counters[STORE_PRESSURE], 1);
+		log_limited(LOG_WARN,
+			    "the host has %llu MiB available, less than host_reserve (%llu MiB): "
+			    "ephemeral pages go, the pool does not grow",
+			    (unsigned long long)have >> 20, (unsigned long long)reserve >> 20);
+	}
+}
+
+/* ---- Giving back ---------------------------------------------------------------------------- */
+
+static bool must_shrink(const struct store *store)
+{
+	return atomic_load(&store->pressure) || atomic_load(&store->reclaim_want) ||
+	       pool_bytes(store) > atomic_load(&store->pool_max);
+}
+
+static bool return_chunk(struct store *store)
+{
+	uint64_t want = atomic_load(&store->reclaim_want), left;
+
+	if (!alloc_chunk_return(&store->alloc))
+		return false;
+	counter_add(&store->counters[STORE_CHUNKS_RETURNED], 1);
+	do
+		left = want > CHUNK_BYTES ? want - CHUNK_BYTES : 0;
+	while (!atomic_compare_exchange_weak(&store->reclaim_want, &want, left));
+	return true;
+}
+
+bool give_back_step(struct store *store)
+{
+	uint64_t spare = 2 * (uint64_t)store->ready_chunks + 1;
+	bool any;
+
+	if (!must_shrink(store)) {
+		/* Surplus goes home too, with room between this and populating again. */
+		return atomic_load(&store->alloc.whole_chunks) > spare &&
+		       atomic_load(&store->alloc.free_slabs) >
+			       wanted_slabs(store) + spare / 2 * CHUNK_SLABS &&
+		       return_chunk(store);
+	}
+	if (return_chunk(store))
+		return true;
+	any = compact_step(store, true);
+	if (!any)
+		any = evict_pages(store, EVICT_BATCH) > 0;
+	return any;
+}
+
+/*
+ * The pool is full and cannot grow: ephemeral pages make room for what comes, and sparse slabs
+ * are drained so that the room is of use to every size.
+ */
+bool make_room_step(struct store *store)
+{
+	uint64_t low = alloc_needed_slabs(&store->alloc) + CHUNK_SLABS / 2;
+
+	if (atomic_load(&store->alloc.free_slabs) >= low) {
+		atomic_store(&store->starving, false);
+		return false;
+	}
+	if (compact_step(store, false))
+		return true;
+	return evict_pages(store, EVICT_BATCH) > 0;
+}
+
+/* Free places within used slabs above 1/16 of all: compaction pays. */
+bool tidy_step(struct store *store)
+{
+	uint64_t all = atomic_load(&store->alloc.used_slabs) * SLAB_BYTES;
+
+	if (all < 16 * CHUNK_BYTES || alloc_wasted(&store->alloc) < all / 16)
+		return false;
+	return compact_step(store, false);
+}
+
+uint64_t store_freeable(struct store *store)
+{
+	struct alloc *alloc = &store->alloc;
+	uint64_t slabs = atomic_load(&alloc->free_slabs) + alloc_drainable_slabs(alloc);
+	uint64_t needed = alloc_needed_slabs(alloc), ephemeral = ephemeral_bytes(store);
+
+	/* Each class may keep a slab that persistent pages share with ephemeral ones. */
+	ephemeral /= SLAB_BYTES;
+	slabs += ephemeral > alloc->nr_classes ? ephemeral - alloc->nr_classes : 0;
+	slabs = slabs > needed ? slabs - needed : 0;
+	/* One chunk stays as the place to move things through. */
+	slabs /= CHUNK_SLABS;
+	return slabs > 1 ? (slabs - 1) * CHUNK_BYTES : 0;
+}
+
+uint64_t store_reclaim(struct store *store, uint64_t bytes, unsigned deadline_ms)
+{
+	uint64_t end = clock_ns() + deadline_ms * CLOCK_MS, left = 0, gone = 0;
+	bool more = true;
+
+	bytes = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
+	atomic_fetch_add(&store->reclaim_want, bytes);
+	while (more && gone < bytes && clock_ns() < end) {
+		uint64_t before;
+
+		pthread_mutex_lock(&store->work);
+		before = counter_get(&store->counters[STORE_CHUNKS_RETURNED]);
+		more = pool_sweep(store) || give_back_step(store);
+		gone += (counter_get(&store->counters[STORE_CHUNKS_RETURNED]) - before) *
+			CHUNK_BYTES;
+		pthread_mutex_unlock(&store->work);
+	}
+	/* What was not reached is no longer wanted. */
+	left = gone < bytes ? bytes - gone : 0;
+	for (uint64_t want = atomic_load(&store->reclaim_want); left;) {
+		uint64_t less = want > left ? want - left : 0;
+
+		if (atomic_compare_exchange_weak(&store->reclaim_want, &want, less))
+			break;
+	}
+	return gone;
+}

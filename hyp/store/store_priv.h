@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the files of the store share.
+ *
+ * The way of a page: page.c (copy, encode, find or make the descriptor) -> codec.c -> alloc.c;
+ * index.c keeps the shards; client.c and pool.c the records; worker.c does what the page path must
+ * not wait for: populate.c takes memory from the host and gives it back, evict.c drops ephemeral
+ * pages, compact.c moves pages together, sweep in pool.c frees what destroyed pools left;
+ * rebuild.c makes the private part again from the arena.
+ *
+ * Locks, outermost first: admin (client and pool records) - shard - class - slab_lock. At most one
+ * shard lock at a time.
+ */
+#ifndef TMEMD_STORE_PRIV_H
+#define TMEMD_STORE_PRIV_H
+
+#include <pthread.h>
+
+#include "store/alloc.h"
+#include "store/arena.h"
+#include "store/store.h"
+
+#define NR_SHARDS 64u
+#define EXTENT_SHIFT 6 /* 64 neighbouring indexes share a shard */
+#define DESC_BLOCK 256u
+#define OBJECT_BLOCK 64u
+#define CREDIT_BYTES                                                                               \
+	4264u /* what a credit counts against the maximum: a raw page and descriptor               \
+	       */
+
+/*
+ * Linear hashing over chains of numbers: it grows by one bucket an insertion, so that no put pays
+ * for all. Bucket memory is reserved address space; the worker populates it ahead of `nr`; when it
+ * is late the chains get longer.
+ */
+struct table {
+	_Atomic uint32_t *buckets; /* number + 1 */
+	_Atomic uint32_t nr;
+	_Atomic uint32_t ready; /* buckets populated */
+	uint32_t max;
+	_Atomic uint32_t items; /* relaxed: the worker only needs a rough number */
+};
+
+/* One pool's pages in one shard, from the one put (or used) longest ago. */
+struct page_list {
+	uint32_t oldest, newest; /* number + 1 */
+};
+
+struct shard {
+	pthread_mutex_t lock;
+	struct table pages;
+	struct table objects;
+	uint32_t free_descs; /* number + 1 */
+	uint32_t free_objects;
+	uint64_t seq;
+	uint64_t stored_bytes;
+	struct page_list *lists; /* one for each pool record */
+} __attribute__((aligned(64)));
+
+struct pool {
+	_Atomic uint32_t state; /* enum record_state */
+	_Atomic uint32_t gen;	/* raised when the record is used again */
+	uint32_t flags;
+	struct store_client *owner; /* pays; changes with admin and all shard locks held */
+	uint32_t members;	    /* admin lock */
+	_Atomic uint64_t pages;
+	_Atomic uint64_t bytes; /* physical */
+};
+
+/* An entry of a client's pool table: generation << 32 | record + 1. */
+typedef _Atomic uint64_t pool_ref_t;
+
+struct store_client {
+	struct store *store;
+	struct client_rec *rec; /* NULL: unused */
+	_Atomic bool frozen;
+	_Atomic uint64_t min_bytes;
+	_Atomic uint64_t max_bytes;
+	_Atomic uint32_t weight;
+	_Atomic uint32_t credits; /* not yet taken by a put */
+	pool_ref_t pools[STORE_MAX_CLIENT_POOLS];
+	counter_t counters[CLIENT_COUNTER_NR];
+} __attribute__((aligned(64)));
+
+struct store {
+	struct arena arena;
+	struct alloc alloc;
+	struct shard shards[NR_SHARDS];
+	struct pool pools[ARENA_MAX_POOLS];
+	struct store_client clients[STORE_MAX_CLIENTS];
+	pthread_mutex_t admin;
+	uint64_t seed;
+
+	_Atomic uint64_t desc_next;   /* first descriptor never handed to a shard */
+	_Atomic uint64_t object_next; /* likewise */
+	_Atomic bool frozen;
+	_Atomic uint64_t pool_max;
+	_Atomic uint64_t host_reserve;
+	_Atomic uint64_t index_bytes; /* private memory of the tables */
+	_Atomic bool pressure;	      /* the host is short of memory */
+	_Atomic bool starving;	      /* a put found no memory since the worker looked */
+	_Atomic uint32_t dying_pools;
+	_Atomic uint64_t reclaim_want; /* bytes that store_reclaim() still waits for */
+	unsigned ready_chunks;
+	counter_t counters[STORE_COUNTER_NR];
+
+	/* worker.c */
+	pthread_t worker;
+	bool worker_runs;
+	_Atomic bool stop;
+	int wake_fd;
+	_Atomic bool woken;
+	pthread_mutex_t work; /* one step of background work at a time */
+	int meminfo_fd;
+	uint64_t next_meminfo; /* ns */
+	unsigned evict_shard;  /* where eviction goes on */
+	unsigned compact_class;
+	uint64_t map_ahead; /* chunk that is mapped next after a restart */
+};
+
+/* ---- codec.c ------------------------------------------------------------------------------- */
+
+struct encoded {
+	const void *bytes; /* what is to be stored; CODEC_SAME: nothing */
+	uint32_t len;
+	enum codec codec;
+	uint64_t word; /* CODEC_SAME: the repeated word */
+};
+
+/* Copies the page into memory of this thread and encodes it; valid until the thread's next call. */
+void codec_encode(const void *page, struct encoded *enc);
+
+/* Decodes into `page`. False when the bytes are not what the codec made. */
+bool codec_decode(enum codec codec, const void *bytes, uint32_t len, void *page);
+void codec_fill(void *page, uint64_t word);
+
+/* The checksum of stored bytes, bound to the handle's hash, the index and the sequence. */
+uint32_t codec_check(const void *bytes, uint32_t len, uint64_t object_hash, uint32_t index,
+		     uint64_t seq);
+
+/* ---- index.c ------------------------------------------------------------------------------- */
+
+/* A handle, resolved as far as it can be without a lock. */
+struct key {
+	uint64_t object[3];
+	uint64_t object_hash;
+	uint64_t page_hash;
+	uint32_t pool; /* record */
+	uint32_t gen;
+	uint32_t index;
+	uint32_t shard;
+};
+
+int index_init(struct store *store);
+void index_fini(struct store *store);
+void key_make(const struct store *store, struct key *key, uint32_t pool, const uint64_t object[3],
+	      uint32_t index);
+uint64_t object_hash(const struct store *store, uint32_t pool, const uint64_t object[3]);
+uint64_t page_hash(uint64_t object_hash, uint32_t index);
+uint32_t shard_of(uint64_t object_hash, uint32_t index);
+
+/* All below: under the shard's lock. Numbers are + 1; 0 is none. */
+uint32_t object_find(struct store *store, struct shard *shard, const struct key *key);
+uint32_t object_intern(struct store *store, struct shard *shard, const struct key *key,
+		       bool credit);
+void object_unuse(struct store *store, struct shard *shard, uint32_t object);
+void object_insert(struct store *store, struct shard *shard, uint32_t object);
+void object_release(struct store *store, struct shard *shard, uint32_t object);
+
+uint32_t desc_alloc(struct store *store, struct shard *shard, bool credit);
+void desc_release(struct store *store, struct shard *shard, uint32_t desc);
+uint32_t page_find(struct store *store, struct shard *shard, const struct key *key,
+		   uint32_t object);
+void page_link(struct store *store, struct shard *shard, uint32_t desc, uint64_t hash);
+void page_unlink(struct store *store, struct shard *shard, uint32_t desc, uint64_t hash);
+void page_touch(struct store *store, struct shard *shard, uint32_t desc);
+void index_prefetch(struct store *store, const struct key *key);
+
+/* Populates buckets ahead of need; true when something was done. Worker only. */
+bool index_grow(struct store *store);
+
+/* ---- page.c -------------------------------------------------------------------------------- */
+
+/* Frees a live page: state word first, then place, links, accounts. Shard lock held. */
+void page_drop(struct store *store, struct shard *shard, uint32_t desc);
+uint32_t page_cost(const struct store *store, const struct desc *desc);
+bool pool_persistent(const struct pool *pool);
+
+struct pool *pool_of(struct store *store, const struct desc *desc);
+void shards_lock(struct store *store);
+void shards_unlock(struct store *store);
+
+/* ---- client.c ------------------------------------------------------------------------------ */
+
+void client_charge(struct store_client *client, uint64_t bytes);
+void client_uncharge(struct store_client *client, uint64_t bytes);
+void client_attach_rec(struct store *store, uint32_t no); /* rebuild */
+bool client_take_credit(struct store_client *client);
+void client_credit_used(struct store_client *client);
+bool name_valid(const char *name);
+
+/* ---- pool.c -------------------------------------------------------------------------------- */
+
+/* The pool behind a client's id: record number + 1 and generation; 0 when there is none. */
+uint32_t pool_lookup(struct store_client *client, uint32_t id, uint32_t *gen);
+bool pool_alive(const struct store *store, const struct key *key);
+bool pool_sweep(struct store *store); /* frees pages of dying pools; true when there was one */
+void pools_rebuild(struct store *store);
+
+/* ---- background ---------------------------------------------------------------------------- */
+
+void worker_wake(struct store *store);
+int worker_start(struct store *store);
+void worker_stop(struct store *store);
+
+uint64_t evict_pages(struct store *store, uint64_t pages);
+uint64_t ephemeral_bytes(struct store *store);
+bool compact_step(struct store *store, bool for_chunks);
+bool populate_step(struct store *store);
+bool give_back_step(struct store *store);
+bool make_room_step(struct store *store);
+bool tidy_step(struct store *store);
+uint64_t pool_bytes(const struct store *store);
+void pressure_check(struct store *store, bool now);
+
+int rebuild(struct store *store);
+
+#endif
