@@ -10,3 +10,9 @@ libbase_a_SOURCES = \
 include hyp/store/local.mk
 include hyp/front/local.mk
 include hyp/control/local.mk
+
+sbin_PROGRAMS += tmemd
+tmemd_SOURCES = hyp/tmemd.c hyp/tmemd_priv.h hyp/clients.c
+tmemd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENT_CFLAGS) -DTMEMD_CONFIG='"$(sysconfdir)/tmemd/tmemd.conf"'
+tmemd_LDADD = libcontrol.a libfront.a libstore.a libbase.a $(EVENT_LIBS) $(INIH_LIBS) \
+	$(JANSSON_LIBS) $(SYSTEMD_LIBS) $(SECCOMP_LIBS) $(LZ4_LIBS) $(XXHASH_LIBS)

@@ -1,2 +1,3 @@
 # Programs that speak to tmemd.
 include tools/tmemctl/local.mk
+include tools/systemd/local.mk

@@ -89,7 +89,7 @@ static int value_path(const struct key *key, const char *text, char *out, char *
 			 "allowed is an absolute path of at most %zu characters", key->room - 1);
 		return -EINVAL;
 	}
-	strcpy(out, text);
+	strncpy(out, text, key->room); /* fills up with zeros, for comparing */
 	return 0;
 }
 
@@ -190,7 +190,7 @@ static int value_name(const struct key *key, const char *text, char *out, char *
 			 "\"useradd --system --no-create-home NAME\"");
 		return -EINVAL;
 	}
-	strcpy(out, text);
+	strncpy(out, text, key->room); /* fills up with zeros, for comparing */
 	return 0;
 }
 

@@ -133,6 +133,9 @@ void control_exclude(struct control *control, bool exclude);
  */
 void process_protect(void);
 
+/* Whether stderr is the journal, which wants lines with their level. */
+bool log_to_journal(void);
+
 /*
  * Becomes config->user, with its groups. Kept are CAP_CHOWN (sockets of clients get the owner that
  * the configuration names, also at reload) and CAP_IPC_LOCK (mappings made later are locked beyond

@@ -17,10 +17,12 @@
 #include <linux/capability.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -149,4 +151,14 @@ int process_drop(const struct config *config, char *err, size_t errlen)
 		return r;
 	}
 	return 0;
+}
+
+bool log_to_journal(void)
+{
+	const char *text = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return text && sscanf(text, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &st) &&
+	       st.st_dev == dev && st.st_ino == ino;
 }

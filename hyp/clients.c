@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The clients of the configuration, in the store and at the front: at start and at reload.
+ *
+ * A client that is no longer configured is removed with its pages only when its VM is gone: while
+ * the VM lives its pages are its swap. A client that the arena has and the configuration never
+ * named in this run is left alone for the same reason: nobody serves it, so nobody knows.
+ */
+#include "config.h"
+
+#include "tmemd_priv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int clients_channel(void *arg, const char *name, struct control_channel *channel)
+{
+	struct tmemd *t = arg;
+	struct front_status status;
+	int r = front_client_status(t->front, name, &status);
+
+	if (r)
+		return r;
+	if (!status.serving)
+		return -ENOENT;
+	channel->attached = status.attached;
+	channel->connected = status.connected;
+	channel->polling = status.polling;
+	channel->pid = status.pid;
+	channel->rings = status.rings;
+	channel->entries = status.entries;
+	channel->region_bytes = status.region_bytes;
+	snprintf(channel->socket, sizeof(channel->socket), "%s", status.socket);
+	return 0;
+}
+
+/* Lets the client join the shared pools of `now`, and no longer those that only `before` names. */
+static int authorise(struct store_client *client, const struct config_client *now,
+		     const struct config_client *before)
+{
+	int r = 0;
+
+	for (unsigned i = 0; before && i < before->nr_shared; i++)
+		store_shared_auth(client, before->shared[i], false);
+	for (unsigned i = 0; i < now->nr_shared && !r; i++)
+		r = store_shared_auth(client, now->shared[i], true);
+	return r;
+}
+
+/* Brings one client of the configuration into force. `before`: what was in force, or NULL. */
+static int client_apply(struct tmemd *t, const struct config_client *c,
+			const struct config_client *before, char *err, size_t errlen)
+{
+	struct front_client_config config = {
+		.name = c->name,
+		.socket = c->socket,
+		.socket_mode = c->socket_mode,
+		.socket_uid = c->socket_uid,
+		.socket_gid = c->socket_gid,
+		.region_bytes = c->region_bytes,
+		.max_rings = c->rings,
+		.ring_credits = c->credits,
+	};
+	struct store_client *client;
+	int r;
+
+	r = store_client_open(t->store, c->name, &c->limits, &client);
+	if (r) {
+		snprintf(err, errlen, "client %s: %s", c->name,
+			 r == -ENOSPC ? "the arena has no room for another client, or the minimums "
+					"of all "
+					"clients it knows (see tmemctl list) are above pool_max"
+				      : strerror(-r));
+		return r;
+	}
+	r = authorise(client, c, before);
+	if (r) {
+		snprintf(err, errlen, "client %s: too many shared pools in shared_auth", c->name);
+		return r;
+	}
+	return front_client_add(t->front, &config, err, errlen);
+}
+
+/* Says which clients of the arena nobody serves. */
+static int say_unconfigured(struct store_client *client, void *arg)
+{
+	const struct tmemd *t = arg;
+	counter_t *counters = store_client_counters(client);
+	const char *name = store_client_name(client);
+
+	if (!config_client(t->config, name))
+		log_msg(LOG_WARN,
+			"client %s is in the arena with %" PRIu64
+			" persistent pages but not in the configuration: its pages are kept and "
+			"its VM "
+			"is not served; add [client %s] and reload, and remove it after its VM has "
+			"ended",
+			name, counter_get(&counters[CLIENT_PAGES_PERSISTENT]), name);
+	return 0;
+}
+
+int clients_start(struct tmemd *t, char *err, size_t errlen)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < t->config->nr_clients && !r; i++)
+		r = client_apply(t, &t->config->clients[i], NULL, err, errlen);
+	if (!r)
+		store_client_each(t->store, say_unconfigured, t);
+	return r;
+}
+
+/* ---- Reload --------------------------------------------------------------------------------- */
+
+/* Keeps what is in force where it cannot change while the service runs, and says so. */
+static void keep(const char *key, const void *now, void *next, size_t size)
+{
+	if (!memcmp(now, next, size))
+		return;
+	log_msg(LOG_WARN, "reload: %s has changed; it takes effect at the next start", key);
+	memcpy(next, now, size);
+}
+
+static void keep_fixed(const struct config *now, struct config *next)
+{
+#define KEEP(key, member) keep(key, &now->member, &next->member, sizeof(next->member))
+	KEEP("[pool] arena", arena);
+	KEEP("[pool] ready_chunks", ready_chunks);
+	KEEP("[front] workers", workers);
+	KEEP("[front] poll", poll_us);
+	KEEP("[front] regions", regions);
+	KEEP("[control] socket", control_socket);
+	KEEP("[control] mode", control_mode);
+	KEEP("[control] group", control_gid);
+	KEEP("[service] user", user);
+	KEEP("[service] seccomp", seccomp);
+#undef KEEP
+}
+
+/* The same for a client: what its VM was started with. */
+static void keep_fixed_client(const struct config_client *now, struct config_client *next)
+{
+	if (!strcmp(now->socket, next->socket) && now->region_bytes == next->region_bytes &&
+	    now->rings == next->rings)
+		return;
+	log_msg(LOG_WARN,
+		"reload: client %s: socket, region and rings stay those of its start; remove the "
+		"client, reload, and add it again",
+		now->name);
+	memcpy(next->socket, now->socket, sizeof(next->socket));
+	next->region_bytes = now->region_bytes;
+	next->rings = now->rings;
+}
+
+/*
+ * Lowers the minimums that are to be lowered, so that the others find room whatever the order of
+ * the clients.
+ */
+static void lower_minimums(struct tmemd *t, const struct config *next)
+{
+	for (unsigned i = 0; i < next->nr_clients; i++) {
+		const struct config_client *c = &next->clients[i];
+		struct store_client *client = store_client_find(t->store, c->name);
+		struct store_limits limits;
+
+		if (!client)
+			continue;
+		store_client_limits(client, &limits);
+		if (limits.min_bytes <= c->limits.min_bytes)
+			continue;
+		limits.min_bytes = c->limits.min_bytes;
+		store_client_set_limits(client, &limits);
+	}
+}
+
+/* True when the client is gone. */
+static bool client_remove(struct tmemd *t, const char *name)
+{
+	struct store_client *client = store_client_find(t->store, name);
+	struct front_status status = {0};
+
+	if (!client)
+		return true;
+	if (!front_client_status(t->front, name, &status) && status.attached) {
+		log_msg(LOG_WARN,
+			"reload: client %s stays: its VM (process %d) lives; reload again after it "
+			"has ended",
+			name, (int)status.pid);
+		return false;
+	}
+	control_exclude(t->control, true);
+	front_client_remove(t->front, name);
+	store_client_remove(client);
+	control_exclude(t->control, false);
+	log_msg(LOG_NOTE, "reload: client %s removed", name);
+	return true;
+}
+
+/* Moves a client that stays, though it is no longer configured, to next. */
+static void carry_over(struct config *next, struct config_client *c)
+{
+	struct config_client *more =
+		reallocarray(next->clients, next->nr_clients + 1, sizeof(*more));
+
+	if (!more) {
+		log_msg(LOG_ERROR, "reload: client %s: out of memory", c->name);
+		return;
+	}
+	next->clients = more;
+	more[next->nr_clients++] = *c;
+	c->shared = NULL; /* moved */
+	c->nr_shared = 0;
+}
+
+static void reload_pool(struct tmemd *t, const struct config *next)
+{
+	int r;
+
+	store_set_host_reserve(t->store, next->host_reserve);
+	r = store_set_pool_max(t->store, next->pool_max);
+	if (r)
+		log_msg(LOG_ERROR,
+			"reload: pool_max stays at %" PRIu64
+			": %s; it cannot be below the sum of the minimums, nor above what the "
+			"arena was "
+			"made for",
+			store_pool_max(t->store), strerror(-r));
+}
+
+void clients_reload(struct tmemd *t, struct config *next)
+{
+	char err[512];
+	unsigned n = next->nr_clients;
+
+	keep_fixed(t->config, next);
+	if (!t->log_level_forced)
+		log_setup(next->log_level, log_to_journal());
+	for (unsigned i = 0; i < t->config->nr_clients; i++) {
+		struct config_client *c = &t->config->clients[i];
+
+		if (!config_client(next, c->name) && !client_remove(t, c->name))
+			carry_over(next, c);
+	}
+	lower_minimums(t, next);
+	reload_pool(t, next);
+	for (unsigned i = 0; i < n; i++) {
+		struct config_client *c = &next->clients[i];
+		const struct config_client *before = config_client(t->config, c->name);
+
+		if (before)
+			keep_fixed_client(before, c);
+		if (client_apply(t, c, before, err, sizeof(err)))
+			log_msg(LOG_ERROR, "reload: %s", err);
+		else if (!before)
+			log_msg(LOG_NOTE, "reload: client %s added", c->name);
+	}
+	config_free(t->config);
+	t->config = next;
+}
