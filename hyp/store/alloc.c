@@ -280,6 +280,8 @@ static uint32_t slab_take(struct alloc *alloc, enum alloc_right right)
 	atomic_fetch_sub(&alloc->free_slabs, 1);
 	atomic_fetch_add(&alloc->used_slabs, 1);
 out:
+	if (atomic_load(&alloc->free_slabs) < atomic_load(&alloc->wake_below))
+		atomic_store(&alloc->low, true);
 	pthread_mutex_unlock(&alloc->slab_lock);
 	return no;
 }
@@ -522,6 +524,8 @@ void alloc_rebuild_begin(struct alloc *alloc)
 		if (!atomic_load(&arena->chunks[c].populated))
 			continue;
 		chunk_meta_populate(alloc, c);
+		/* The scan and the first gets shall not fault page by page. */
+		arena_map_ahead(arena, arena->sb->payload_off + c * CHUNK_BYTES, CHUNK_BYTES);
 		for (unsigned s = 0; s < CHUNK_SLABS; s++) {
 			uint8_t byte = atomic_load(&arena->chunks[c].slab_class[s]);
 			struct slab *slab = &alloc->slabs[c * CHUNK_SLABS + s];

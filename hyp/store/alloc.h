@@ -88,6 +88,8 @@ struct alloc {
 	_Atomic uint64_t min_unused;   /* bytes that clients lack to their guaranteed minimum */
 	_Atomic uint64_t growth;       /* slabs that the pool may still take from the host */
 	_Atomic uint64_t whole_chunks; /* populated and free */
+	_Atomic uint64_t wake_below;   /* free slabs under which `low` is set */
+	_Atomic bool low;	       /* somebody should populate */
 	uint64_t hint;		       /* no unpopulated chunk below */
 };
 

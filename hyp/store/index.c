@@ -207,17 +207,21 @@ static void table_remove(struct store *store, struct table *table, bool pages, u
  * The next `want` entries of the populated part that no shard has yet. Plain callers leave one
  * for each credit; a credit takes a single one. Returns how many; 0: the worker is behind.
  */
-static uint32_t take_block(_Atomic uint64_t *next, uint64_t high, uint64_t credits, uint32_t want,
-			   bool credit, uint64_t *first)
+static uint32_t take_block(struct store *store, _Atomic uint64_t *next, uint64_t high,
+			   uint64_t ahead, uint32_t want, bool credit, uint64_t *first)
 {
-	uint64_t at = atomic_load(next), leave = credit ? 0 : credits;
+	uint64_t at = atomic_load(next), leave = credit ? 0 : atomic_load(&store->alloc.credits);
 
 	if (credit)
 		want = 1;
 	do {
-		if (at + want + leave > high)
+		if (at + want + leave > high) {
+			worker_wake(store);
 			return 0;
+		}
 	} while (!atomic_compare_exchange_weak(next, &at, at + want));
+	if (high - at < ahead / 2)
+		worker_wake(store);
 	*first = at;
 	return want;
 }
@@ -230,12 +234,10 @@ static uint32_t object_alloc(struct store *store, struct shard *shard, bool cred
 	if (!credit && fault(FAULT_ALLOC_OBJECT))
 		return 0;
 	if (!shard->free_objects) {
-		n = take_block(&store->object_next, store->arena.sb->objects_high,
-			       store->alloc.credits, OBJECT_BLOCK, credit, &first);
-		if (!n) {
-			worker_wake(store);
+		n = take_block(store, &store->object_next, store->arena.sb->objects_high,
+			       OBJECTS_AHEAD, OBJECT_BLOCK, credit, &first);
+		if (!n)
 			return 0;
-		}
 		for (uint64_t i = first + n; i > first; i--) {
 			store->arena.objects[i - 1].chain = shard->free_objects;
 			shard->free_objects = i;
@@ -319,12 +321,10 @@ uint32_t desc_alloc(struct store *store, struct shard *shard, bool credit)
 	if (!credit && fault(FAULT_ALLOC_DESC))
 		return 0;
 	if (!shard->free_descs) {
-		n = take_block(&store->desc_next, store->arena.sb->descs_high, store->alloc.credits,
+		n = take_block(store, &store->desc_next, store->arena.sb->descs_high, DESCS_AHEAD,
 			       DESC_BLOCK, credit, &first);
-		if (!n) {
-			worker_wake(store);
+		if (!n)
 			return 0;
-		}
 		for (uint64_t i = first + n; i > first; i--) {
 			store->arena.descs[i - 1].chain = shard->free_descs;
 			shard->free_descs = i;

@@ -149,6 +149,8 @@ static uint32_t take_room(struct store *store, struct shard *shard, const struct
 		no = desc_alloc(store, shard, right == ALLOC_CREDIT);
 		if (no && enc->codec != CODEC_SAME)
 			*loc = alloc_place(&store->alloc, enc->len, no, right);
+		if (atomic_load_explicit(&store->alloc.low, memory_order_relaxed))
+			worker_wake(store);
 		if (no && (*loc || enc->codec == CODEC_SAME))
 			return no;
 		if (no)

@@ -11,9 +11,6 @@
 #include "base/log.h"
 #include "store/store_priv.h"
 
-/* Descriptors and objects kept ahead: what two workers use up in some 50 ms. */
-#define DESCS_AHEAD 16384u
-#define OBJECTS_AHEAD 4096u
 #define MEMINFO_INTERVAL (200 * CLOCK_MS)
 #define EVICT_BATCH 256
 /* The host is well again when it has this much more than the reserve, in 1/8. */
@@ -92,6 +89,9 @@ bool populate_step(struct store *store)
 		any |= !r;
 	}
 	update_growth(store, r == 0);
+	atomic_store(&store->alloc.wake_below,
+		     wanted_slabs(store) - store->ready_chunks * CHUNK_SLABS / 4);
+	atomic_store(&store->alloc.low, false);
 	return any;
 }
 

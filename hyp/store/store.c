@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "store/store_priv.h"
 
-#define DEFAULT_READY 8
+/* Chunks ready by default: 1/32 of the pool, within these. */
+#define READY_LEAST 4
+#define READY_MOST 32
 /* Steps of populating before anybody is served. */
 #define FIRST_STEPS 64
 
@@ -21,6 +23,13 @@ static uint64_t default_capacity(const struct store_config *config)
 
 	/* Sparse: room for a later, larger pool_max costs nothing. */
 	return config->pool_max > ram ? config->pool_max : ram;
+}
+
+static unsigned default_ready(uint64_t pool_max)
+{
+	uint64_t ready = pool_max / CHUNK_BYTES / 32;
+
+	return ready < READY_LEAST ? READY_LEAST : ready > READY_MOST ? READY_MOST : ready;
 }
 
 static int populate_first(struct store *store, char *err, size_t errlen)
@@ -57,7 +66,8 @@ static int set_up(struct store *store, const struct store_config *config, char *
 	atomic_store(&store->frozen, atomic_load(&store->arena.sb->frozen) != 0);
 	atomic_store(&store->pool_max, config->pool_max);
 	atomic_store(&store->host_reserve, config->host_reserve);
-	store->ready_chunks = config->ready_chunks ? config->ready_chunks : DEFAULT_READY;
+	store->ready_chunks =
+		config->ready_chunks ? config->ready_chunks : default_ready(config->pool_max);
 	store->meminfo_fd = open(meminfo, O_RDONLY | O_CLOEXEC);
 	if (store->meminfo_fd < 0) {
 		snprintf(err, errlen, "%s: %s", meminfo, strerror(errno));

@@ -39,7 +39,7 @@ struct store_config {
 	const char *arena_path;	  /* a file on tmpfs or hugetlbfs; made when it does not exist */
 	uint64_t pool_max;	  /* physical bytes that the pool may take, all in all */
 	uint64_t host_reserve;	  /* bytes of MemAvailable that stay with the host; 0: none */
-	unsigned ready_chunks;	  /* chunks populated ahead of need; 0: the default, 8 */
+	unsigned ready_chunks;	  /* chunks populated ahead of need; 0: 1/32 of pool_max, 4..32 */
 	bool any_filesystem;	  /* tests: the arena need not be on tmpfs or hugetlbfs */
 	bool no_worker;		  /* tests: no background thread; the test calls store_work() */
 	const char *meminfo_path; /* tests: instead of /proc/meminfo */

@@ -24,6 +24,9 @@
 #define EXTENT_SHIFT 6 /* 64 neighbouring indexes share a shard */
 #define DESC_BLOCK 256u
 #define OBJECT_BLOCK 64u
+/* Descriptors and objects populated ahead: what two workers use up in some 50 ms. */
+#define DESCS_AHEAD 16384u
+#define OBJECTS_AHEAD 4096u
 #define CREDIT_BYTES                                                                               \
 	4264u /* what a credit counts against the maximum: a raw page and descriptor               \
 	       */
@@ -115,7 +118,6 @@ struct store {
 	uint64_t next_meminfo; /* ns */
 	unsigned evict_shard;  /* where eviction goes on */
 	unsigned compact_class;
-	uint64_t map_ahead; /* chunk that is mapped next after a restart */
 };
 
 /* ---- codec.c ------------------------------------------------------------------------------- */

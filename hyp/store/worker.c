@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <errno.h>
 
@@ -12,8 +13,6 @@
 #include "store/store_priv.h"
 
 #define IDLE_MS 100
-/* Chunks mapped in one step after a restart. */
-#define MAP_AHEAD_CHUNKS 16
 
 void worker_wake(struct store *store)
 {
@@ -21,22 +20,6 @@ void worker_wake(struct store *store)
 	if (store->worker_runs && !atomic_exchange(&store->woken, true))
 		if (eventfd_write(store->wake_fd, 1) < 0)
 			atomic_store(&store->woken, false);
-}
-
-/* After a restart the pages are there but not mapped; map them before a get has to fault. */
-static bool map_step(struct store *store)
-{
-	struct arena *arena = &store->arena;
-
-	for (unsigned n = 0; n < MAP_AHEAD_CHUNKS && store->map_ahead < arena->nr_chunks;
-	     store->map_ahead++) {
-		if (!atomic_load(&arena->chunks[store->map_ahead].populated))
-			continue;
-		arena_map_ahead(arena, arena->sb->payload_off + store->map_ahead * CHUNK_BYTES,
-				CHUNK_BYTES);
-		n++;
-	}
-	return store->map_ahead < arena->nr_chunks;
 }
 
 bool store_work(struct store *store)
@@ -48,8 +31,7 @@ bool store_work(struct store *store)
 	any = populate_step(store);
 	any |= pool_sweep(store);
 	if (!any)
-		any = give_back_step(store) || make_room_step(store) || tidy_step(store) ||
-		      map_step(store);
+		any = give_back_step(store) || make_room_step(store) || tidy_step(store);
 	pthread_mutex_unlock(&store->work);
 	return any;
 }
@@ -61,6 +43,8 @@ static void *worker_main(void *arg)
 	eventfd_t v;
 
 	prctl(PR_SET_NAME, "store");
+	/* Guests' puts are refused while this thread waits for a CPU. Needs CAP_SYS_NICE. */
+	setpriority(PRIO_PROCESS, gettid(), -10);
 	while (!atomic_load(&store->stop)) {
 		if (store_work(store))
 			continue;
