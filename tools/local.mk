@@ -1,3 +1,4 @@
 # Programs that speak to tmemd.
 include tools/tmemctl/local.mk
 include tools/systemd/local.mk
+include tools/client/local.mk

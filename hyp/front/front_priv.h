@@ -15,9 +15,6 @@
 #ifndef TMEMD_FRONT_PRIV_H
 #define TMEMD_FRONT_PRIV_H
 
-/* First in each file: it says which system extensions are wanted. */
-#include "config.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

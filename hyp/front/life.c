@@ -185,12 +185,14 @@ static void give_up(struct front_client *client)
 bool life_knocks(struct front_client *client)
 {
 	const struct tmem_region *page = region_page(&client->region);
+	uint64_t epoch = LOAD_ACQUIRE(page->guest_epoch);
 	uint32_t state = LOAD_ACQUIRE(page->guest_state);
-	uint64_t epoch = READ_ONCE(page->guest_epoch);
 
+	if (!epoch)
+		return false;
 	if (state == TMEM_GUEST_HELLO)
-		return epoch && epoch != client->answered && clock_ns() >= client->hello_after;
-	return state == TMEM_GUEST_BYE && epoch && epoch == client->epoch;
+		return epoch != client->answered && clock_ns() >= client->hello_after;
+	return state == TMEM_GUEST_BYE && epoch == client->epoch;
 }
 
 void life_look(struct front_client *client)
@@ -210,9 +212,9 @@ void life_look(struct front_client *client)
 	if (!life_knocks(client))
 		return;
 	region_hello(&client->region, &hello);
-	if (hello.state == TMEM_GUEST_HELLO && hello.epoch)
+	if (hello.state == TMEM_GUEST_HELLO && hello.epoch && hello.epoch != client->answered)
 		say_hello(client, &hello);
-	else if (hello.state == TMEM_GUEST_BYE)
+	else if (hello.state == TMEM_GUEST_BYE && hello.epoch == client->epoch)
 		say_bye(client, hello.epoch);
 }
 

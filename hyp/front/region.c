@@ -97,12 +97,16 @@ void region_hello(const struct region *region, struct hello *hello)
 {
 	const struct tmem_region *page = region_page(region);
 
+	/*
+	 * The guest leaves HELLO before it writes a new epoch, so a new epoch that is followed by
+	 * HELLO means that everything else is new as well.
+	 */
+	hello->epoch = LOAD_ACQUIRE(page->guest_epoch);
 	hello->state = LOAD_ACQUIRE(page->guest_state);
 	hello->abi = READ_ONCE(page->abi);
 	hello->features = READ_ONCE(page->features);
 	hello->nr_rings = READ_ONCE(page->nr_rings);
 	hello->entries = READ_ONCE(page->entries);
-	hello->epoch = READ_ONCE(page->guest_epoch);
 }
 
 void region_answer(const struct region *region, const struct answer *answer)
