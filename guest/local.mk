@@ -1,1 +1,13 @@
-# The guest module is built by kbuild, see guest/README.md.
+# The guest module is built by kbuild, see guest/README.md. Its sources are installed where DKMS
+# looks for them.
+tmemsrcdir = $(prefix)/src/tmem-$(PACKAGE_VERSION)
+dist_tmemsrc_DATA = \
+	guest/Kbuild guest/Makefile guest/dkms.conf guest/README.md \
+	guest/bring_back.c guest/cleancache.c guest/flush.c guest/frontswap.c guest/ivshmem.c \
+	guest/link.c guest/main.c guest/outstanding.c guest/pools.c guest/ring.c guest/slots.c \
+	guest/stats.c guest/tmem_priv.h
+nodist_tmemsrc_DATA = proto/tmem_abi.h
+tmemprobedir = $(tmemsrcdir)/probe
+dist_tmemprobe_DATA = \
+	guest/probe/cleancache.c guest/probe/frontswap.c guest/probe/frontswap_returns.c \
+	guest/probe/frontswap_shrink.c
