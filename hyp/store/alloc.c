@@ -414,7 +414,7 @@ void alloc_free(struct alloc *alloc, uint64_t loc)
 	pthread_mutex_unlock(&class->lock);
 }
 
-bool alloc_sound(const struct alloc *alloc, uint64_t loc, uint32_t len, uint32_t owner)
+bool alloc_sound(const struct alloc *alloc, uint64_t loc, uint32_t len)
 {
 	const struct size_class *class;
 	const struct slab *slab;
@@ -431,7 +431,12 @@ bool alloc_sound(const struct alloc *alloc, uint64_t loc, uint32_t len, uint32_t
 	class = &alloc->classes[slab->cls];
 	in_slab = loc_off(loc) % SLAB_BYTES;
 	return in_slab % class->size == 0 && in_slab / class->size < class->objects &&
-	       len + OBJECT_HEADER <= class->size && atomic_load(owner_word(alloc, loc)) == owner;
+	       len + OBJECT_HEADER <= class->size;
+}
+
+uint32_t alloc_owner(const struct alloc *alloc, uint64_t loc)
+{
+	return atomic_load(owner_word(alloc, loc));
 }
 
 /* ---- Credits -------------------------------------------------------------------------------- */

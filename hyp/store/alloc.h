@@ -115,8 +115,11 @@ uint8_t *alloc_bytes(const struct alloc *alloc, uint64_t loc);
 /* Bytes that the object at a location takes: the size of its class. */
 uint32_t alloc_size_at(const struct alloc *alloc, uint64_t loc);
 
-/* Is this a place where an object of `len` bytes of descriptor `owner` can stand? */
-bool alloc_sound(const struct alloc *alloc, uint64_t loc, uint32_t len, uint32_t owner);
+/* Is this a place where an object of `len` bytes can stand? */
+bool alloc_sound(const struct alloc *alloc, uint64_t loc, uint32_t len);
+
+/* The descriptor that the object at a sound location names as its owner. */
+uint32_t alloc_owner(const struct alloc *alloc, uint64_t loc);
 
 /* Marks a place as taken while the indexes are rebuilt. False: it is taken already. */
 bool alloc_claim(struct alloc *alloc, uint64_t loc);

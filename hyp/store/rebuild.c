@@ -3,9 +3,9 @@
  * Making the private part again from the arena, at start.
  *
  * One scan of the object table and one of the descriptors. Nothing in the arena is believed: a
- * descriptor counts when its object, its pool and its place are sound and the place names it as
- * its owner. Of two descriptors of one handle the one with the higher sequence wins (a put was
- * killed between publishing the new and freeing the old). Ephemeral pages are dropped.
+ * descriptor counts when its object, its pool and its place are sound. Of two descriptors of one
+ * handle the one with the higher sequence wins (a put was killed between publishing the new and
+ * freeing the old). Ephemeral pages are dropped.
  */
 #include <string.h>
 
@@ -52,13 +52,12 @@ static struct shard *shard_for(struct store *store, uint32_t no, struct key *key
 	return object->shard == key->shard ? &store->shards[key->shard] : NULL;
 }
 
-static bool word_sound(const struct store *store, const struct desc *desc, uint64_t word,
-		       uint32_t no)
+static bool word_sound(const struct store *store, const struct desc *desc, uint64_t word)
 {
 	if (WORD_STATE(word) != DESC_LIVE || WORD_CODEC(word) >= CODEC_NR)
 		return false;
 	return WORD_CODEC(word) == CODEC_SAME ||
-	       alloc_sound(&store->alloc, WORD_LOC(word), DESC_LEN(desc), no);
+	       alloc_sound(&store->alloc, WORD_LOC(word), DESC_LEN(desc));
 }
 
 static void account(struct store *store, struct shard *shard, uint32_t no, int sign)
@@ -78,9 +77,8 @@ static void account(struct store *store, struct shard *shard, uint32_t no, int s
 		shard->stored_bytes += (int64_t)sign * DESC_LEN(desc);
 }
 
-/* Takes the older of two descriptors of one handle out again. */
-static void unlink_older(struct store *store, struct shard *shard, uint32_t no,
-			 const struct key *key)
+/* Takes a descriptor that was kept out again. */
+static void take_out(struct store *store, struct shard *shard, uint32_t no, const struct key *key)
 {
 	struct desc *desc = &store->arena.descs[no - 1];
 	uint64_t word = atomic_load(&desc->word);
@@ -90,6 +88,34 @@ static void unlink_older(struct store *store, struct shard *shard, uint32_t no,
 	if (WORD_CODEC(word) != CODEC_SAME)
 		alloc_unclaim(&store->alloc, WORD_LOC(word));
 	atomic_store(&desc->word, 0);
+}
+
+/*
+ * Claims the place of descriptor `no`. When an earlier one has it, one of the two is damaged: the
+ * object says whose it is. (Only then is the payload looked at: the scan need not touch it all.)
+ */
+static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
+{
+	struct key key;
+
+	if (alloc_claim(&store->alloc, loc))
+		return true;
+	if (alloc_owner(&store->alloc, loc) != no)
+		return false;
+	for (uint32_t other = 1; other < no; other++) {
+		uint64_t word = atomic_load(&store->arena.descs[other - 1].word);
+		struct shard *shard;
+
+		if (WORD_STATE(word) != DESC_LIVE || WORD_CODEC(word) == CODEC_SAME ||
+		    WORD_LOC(word) != loc)
+			continue;
+		shard = shard_for(store, other, &key);
+		take_out(store, shard, other, &key);
+		log_msg(LOG_ERROR, "arena %s: descriptor %u claims the place of another",
+			store->arena.path, other);
+		break;
+	}
+	return alloc_claim(&store->alloc, loc);
 }
 
 enum verdict { KEEP, DROP, DAMAGED };
@@ -102,20 +128,23 @@ static enum verdict take_desc(struct store *store, uint32_t no)
 	struct key key;
 	uint32_t other;
 
-	if (!word_sound(store, desc, word, no))
+	if (!word_sound(store, desc, word))
 		return DAMAGED;
 	shard = shard_for(store, no, &key);
 	if (!shard)
 		return DROP; /* of a pool that ended */
 	if (!pool_persistent(&store->pools[key.pool]))
 		return DROP;
-	other = page_find(store, shard, &key, desc->object);
-	if (other && DESC_SEQ(&store->arena.descs[other - 1]) >= DESC_SEQ(desc))
-		return DROP;
-	if (WORD_CODEC(word) != CODEC_SAME && !alloc_claim(&store->alloc, WORD_LOC(word)))
+	if (WORD_CODEC(word) != CODEC_SAME && !claim_place(store, no, WORD_LOC(word)))
 		return DAMAGED;
+	other = page_find(store, shard, &key, desc->object);
+	if (other && DESC_SEQ(&store->arena.descs[other - 1]) >= DESC_SEQ(desc)) {
+		if (WORD_CODEC(word) != CODEC_SAME)
+			alloc_unclaim(&store->alloc, WORD_LOC(word));
+		return DROP;
+	}
 	if (other)
-		unlink_older(store, shard, other, &key);
+		take_out(store, shard, other, &key);
 	page_link(store, shard, no, key.page_hash);
 	account(store, shard, no, 1);
 	if (DESC_SEQ(desc) > shard->seq)

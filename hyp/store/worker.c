@@ -49,7 +49,8 @@ static void *worker_main(void *arg)
 		if (store_work(store))
 			continue;
 		poll(&fd, 1, IDLE_MS);
-		/* In this order: what a put finds short after the store is seen by the next step. */
+		/* In this order: what a put finds short after the store is seen by the next step.
+		 */
 		eventfd_read(store->wake_fd, &v);
 		atomic_store(&store->woken, false);
 	}
