@@ -240,7 +240,7 @@ static void close_all(struct tmemd *t)
 
 static void say_ready(const struct tmemd *t)
 {
-	notify("READY=1\nSTATUS=Serving %u clients", t->config->nr_clients);
+	notify("READY=1\nSTATUS=Serving; clients: %u", t->config->nr_clients);
 }
 
 static void on_hup(evutil_socket_t sig, short what, void *arg)
@@ -297,7 +297,7 @@ static int run(struct tmemd *t, struct event_base *base, const sigset_t *signals
 	/* From here on signals are heard; those that came during the start are pending. */
 	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 	say_ready(t);
-	log_msg(LOG_NOTE, "tmemd %s serves %u clients", PACKAGE_VERSION, t->config->nr_clients);
+	log_msg(LOG_NOTE, "tmemd %s serves; clients: %u", PACKAGE_VERSION, t->config->nr_clients);
 	if (event_base_dispatch(base) >= 0)
 		r = EXIT_SUCCESS;
 out:
@@ -348,7 +348,7 @@ int main(int argc, char **argv)
 	if (!t.config)
 		return EXIT_OPERATOR;
 	if (o.check) {
-		printf("%s: good, %u clients\n", o.config, t.config->nr_clients);
+		printf("%s: good; clients: %u\n", o.config, t.config->nr_clients);
 		config_free(t.config);
 		return EXIT_SUCCESS;
 	}

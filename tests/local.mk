@@ -1,4 +1,6 @@
 # Tests and benchmarks.
+include tests/cli/local.mk
+include tests/model/local.mk
 include tests/unit/local.mk
 include tests/service/local.mk
 include tests/vm/local.mk

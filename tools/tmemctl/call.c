@@ -20,6 +20,8 @@ static int unreached(const struct ctl *ctl, int error)
 {
 	const char *help = "";
 
+	if (error == EAGAIN)
+		error = ETIMEDOUT;
 	if (error == ENOENT || error == ECONNREFUSED)
 		help = " (is tmemd running?)";
 	else if (error == EACCES)
@@ -43,9 +45,10 @@ static int send_all(int fd, const char *text, size_t len)
 	return 0;
 }
 
-static int connect_to(const char *path, int *result)
+static int connect_to(const char *path, int patience, int *result)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct timeval limit = {.tv_sec = patience};
 	int fd;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
@@ -54,6 +57,8 @@ static int connect_to(const char *path, int *result)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return errno;
+	/* A service that is stuck lets connections queue up. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
 		int error = errno;
 
@@ -132,7 +137,7 @@ int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **resu
 	json_decref(request);
 	if (!text)
 		return unreached(ctl, ENOMEM);
-	r = connect_to(ctl->socket, &fd);
+	r = connect_to(ctl->socket, patience, &fd);
 	if (!r)
 		r = send_all(fd, text, strlen(text));
 	if (!r)

@@ -118,14 +118,16 @@ void print_list(json_t *result)
 	       true_of(service, TMEM_KEY_FROZEN) ? "; the service is FROZEN" : "");
 }
 
-/* "key  value" for each scalar of the object, then its counters. */
-static void print_scalars(json_t *object)
+/* "key  value" for each scalar of the object that `shown` does not have already. */
+static void print_scalars(json_t *object, json_t *shown)
 {
 	json_t *value;
 	const char *key;
 
 	json_object_foreach(object, key, value)
 	{
+		if (json_object_get(shown, key))
+			continue;
 		if (json_is_string(value) && *json_string_value(value))
 			printf("  %-24s %s\n", key, json_string_value(value));
 		else if (json_is_integer(value))
@@ -159,15 +161,15 @@ void print_stat(json_t *result)
 
 	if (service) {
 		printf("service (bytes are physical)\n");
-		print_scalars(service);
-		print_scalars(json_object_get(service, TMEM_KEY_COUNTERS));
+		print_scalars(service, NULL);
+		print_scalars(json_object_get(service, TMEM_KEY_COUNTERS), service);
 	}
 	json_array_foreach(json_object_get(result, TMEM_KEY_CLIENTS), i, client)
 	{
 		printf("client %s (bytes are physical where not called logical)\n",
 		       string_of(client, TMEM_KEY_NAME));
-		print_scalars(client);
-		print_scalars(json_object_get(client, TMEM_KEY_COUNTERS));
+		print_scalars(client, NULL);
+		print_scalars(json_object_get(client, TMEM_KEY_COUNTERS), client);
 		json_array_foreach(json_object_get(client, TMEM_KEY_POOLS), k, pool)
 			print_pool(pool);
 	}

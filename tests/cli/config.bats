@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The configuration: what is refused, and in which words.
+
+load lib
+
+check()
+{
+	run "$TMEMD" --config "$CONF" --check-config
+}
+
+# refused TEXT-OF-THE-FILE EXPECTED...: each expected text is in what --check-config says.
+refused()
+{
+	printf '%b' "$1" >"$CONF"
+	shift
+	check
+	[ "$status" -eq 78 ] || { echo "accepted: $(cat "$CONF")"; return 1; }
+	for text; do
+		says "$text"
+	done
+}
+
+@test "an empty configuration and a full one are good" {
+	: >"$CONF"
+	check
+	[ "$status" -eq 0 ]
+	says "good; clients: 0"
+	cat >"$CONF" <<-END
+		; a comment
+		# another
+		[service]
+		user = $(id -un)
+		seccomp = off
+		[pool]
+		arena = $SHM/arena
+		pool_max = 1G ; one gibibyte
+		host_reserve = 5%
+		ready_chunks = 4
+		  [front]
+		    workers = 2
+		    poll: 100
+		    regions = $SHM/regions
+		[control]
+		socket = $SOCKET
+		mode = 0600
+		group = 0
+		[log]
+		level = debug
+		[client vm1]
+		front = ivshmem
+		socket = $DIR/a
+		socket_owner = 0
+		socket_group = $(id -gn)
+		socket_mode = 666
+		region = 16M
+		rings = 8
+		credits = 0
+		minimum = 1m
+		maximum = 1T
+		weight = 1
+		shared_auth = 01234567-89ab-cdef-0123-456789abcdef 11111111-89ab-cdef-0123-456789ABCDEF
+		shared_auth = 22222222-89ab-cdef-0123-456789abcdef
+		[client vm2]
+	END
+	check
+	echo "$output"
+	[ "$status" -eq 0 ]
+	says "good; clients: 2"
+}
+
+@test "the example is good" {
+	sed 's/^user = .*//' "${srcdir:-.}/tools/systemd/tmemd.conf" >"$CONF"
+	check
+	[ "$status" -eq 0 ]
+	# And with everything in it that is commented out, but for the names of one distribution.
+	sed -e 's/^user = .*//' -e 's/^#\([[a-z]\)/\1/' -e '/libvirt-qemu\|= kvm\|= tmemctl/d' \
+		"${srcdir:-.}/tools/systemd/tmemd.conf" >"$CONF"
+	check
+	echo "$output"
+	[ "$status" -eq 0 ]
+	says "good; clients: 1"
+}
+
+@test "each wrong value is said with file, line, key and what is allowed" {
+	refused '[pool]\narena = relative\n' "$CONF:2: [pool] arena = relative: allowed is an absolute path"
+	refused '[pool]\n\npool_max = 12Q\n' "$CONF:3: [pool] pool_max = 12Q: allowed is a number of bytes"
+	refused '[pool]\npool_max = 1M\n' "pool_max = 1M" "from 16777216 to"
+	refused '[pool]\npool_max = 101%%\n' "percentage"
+	refused '[pool]\npool_max = 99999999999999999999\n' "pool_max"
+	refused '[pool]\npool_max = -1\n' "pool_max = -1"
+	refused '[pool]\npool_max =\n' "[pool] pool_max = : allowed"
+	refused '[pool]\nready_chunks = 0\n' "a number from 1 to 1024"
+	refused '[front]\nworkers = many\n' "$CONF:2: [front] workers = many: allowed is a number from 0 to 64"
+	refused '[front]\npoll = 4294967296\n' "a number from 0 to 10000"
+	refused '[control]\nmode = 0999\n' "octal"
+	refused '[control]\nmode = 07777\n' "octal"
+	refused '[control]\ngroup = no-such-group\n' "name of a group"
+	refused '[log]\nlevel = loud\n' "error, warning, note, info and debug"
+	refused '[service]\nuser = no-such-user\n' "useradd"
+	refused '[service]\nseccomp = yes\n' "on and off"
+	refused '[client a]\nfront = xen\n' "$CONF:2: [client a] front = xen: allowed is ivshmem"
+	refused '[client a]\nregion = 3M\n' "powers of two"
+	refused '[client a]\nregion = 512K\n' "from 1048576 to 1073741824"
+	refused '[client a]\nregion = 1%%\n' "region = 1%"
+	refused '[client a]\nrings = 65\n' "a number from 1 to 64"
+	refused '[client a]\nregion = 1M\nrings = 64\n' "$CONF:3: [client a] rings = 64: they need a region of"
+	refused '[client a]\nweight = 0\n' "a number from 1 to 10000"
+	refused '[client a]\nsocket_owner = no-such-user\n' "name of a user"
+	refused '[client a]\nshared_auth = 1234\n' "UUIDs such as"
+	refused '[client a]\nminimum = 2M\nmaximum = 1M\n' "$CONF:2: [client a] minimum = 2097152: allowed is at most maximum"
+	refused "[client a]\nsocket = /$(printf 'x%.0s' {1..120})\n" "at most 107 characters"
+}
+
+@test "unknown keys and sections, and lines that are neither, are errors" {
+	refused '[pool]\npoolmax = 1G\n' "$CONF:2: [pool] poolmax: unknown key; allowed here are arena, pool_max"
+	refused '[client a]\npool_max = 1G\n' "[client a] pool_max: unknown key; allowed here are front, socket"
+	refused '[pol]\npool_max = 1G\n' "$CONF:1: [pol]: unknown section; allowed are [pool]"
+	refused 'pool_max = 1G\n' "$CONF:1: pool_max: a key before the first section"
+	refused '[pool]\nwhat is this\n' "$CONF:2: neither a [section] nor"
+	refused '[pool\n' "closing bracket"
+	refused '[pool]\narena = /\x00\n' "zero byte"
+	refused "[pool]\narena = /$(printf 'x%.0s' {1..300})\n" "longer than 190"
+}
+
+@test "clients: names, duplicates, sockets, the sum of the minimums" {
+	refused '[client a]\n[client b]\n[client a]\n' "$CONF:3: [client a]: there is one already at $CONF:1"
+	refused '[client]\n' "1 to 63 letters"
+	refused '[client .a]\n' "begin with a dot"
+	refused '[client a/b]\n' "1 to 63 letters"
+	refused '[client ../../etc/passwd]\n' "1 to 63 letters"
+	refused "[client $(printf 'x%.0s' {1..64})]\n" "1 to 63 letters"
+	refused '[client a]\nsocket = /x\n[client b]\nsocket = /x\n' "$CONF:4: [client b] socket = /x: client a has it"
+	refused '[control]\nsocket = /x\n[client b]\nsocket = /x\n' "that is the control socket"
+	refused '[pool]\npool_max = 64M\n[client a]\nminimum = 40M\n[client b]\nminimum = 40M\n' \
+		"$CONF:6: [client b] minimum = 41943040: the minimums up to here add up to 83886080, allowed is pool_max = 67108864"
+}
+
+@test "a key twice in one file is an error, in a later file it is not" {
+	refused '[pool]\npool_max = 64M\npool_max = 32M\n' "$CONF:3: [pool] pool_max: given already in line 2"
+	mkdir "$DIR/conf.d"
+	printf '[pool]\npool_max = 1G\n[client a]\nminimum = 512M\n' >"$CONF"
+	printf '[pool]\npool_max = 256M\n' >"$DIR/conf.d/10-pool.conf"
+	check
+	[ "$status" -eq 78 ]
+	says "allowed is pool_max = 268435456"
+	printf '[pool]\npool_max = 2G\n[client b]\n' >"$DIR/conf.d/20-pool.conf"
+	check
+	[ "$status" -eq 0 ]
+	says "clients: 2"
+}
+
+@test "conf.d: other names are left alone, wrong lines are said with their own file" {
+	mkdir "$DIR/conf.d"
+	: >"$CONF"
+	echo nonsense >"$DIR/conf.d/old.conf.bak"
+	echo nonsense >"$DIR/conf.d/.hidden.conf"
+	check
+	[ "$status" -eq 0 ]
+	echo nonsense >"$DIR/conf.d/vm.conf"
+	check
+	[ "$status" -eq 78 ]
+	says "$DIR/conf.d/vm.conf:1: neither"
+}
+
+@test "everything that is wrong is said, not the first thing only" {
+	refused '[pool]\npool_max = x\n[log]\nlevel = x\n[client a]\nrings = x\n' ":2: " ":4: " ":6: "
+}
+
+@test "a file that is not there, or is a directory" {
+	run "$TMEMD" --config "$DIR/none" --check-config
+	[ "$status" -eq 78 ]
+	says "$DIR/none:0: cannot be read: No such file or directory"
+	run "$TMEMD" --config "$DIR" --check-config
+	[ "$status" -eq 78 ]
+	says "cannot be read"
+}
+
+@test "a wrong configuration starts nothing" {
+	printf '[pool]\narena = %s/arena\npool_max = x\n' "$SHM" >"$CONF"
+	run "$TMEMD" --config "$CONF"
+	[ "$status" -eq 78 ]
+	[ ! -e "$SHM/arena" ]
+}

@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+# All command-line tests, in the build directory. 77: they cannot run here.
+srcdir=${srcdir:-.}
+export srcdir
+
+skip()
+{
+	echo "skipped: $1"
+	exit 77
+}
+
+command -v bats >/dev/null || skip "bats is not installed"
+command -v python3 >/dev/null || skip "python3 is not installed"
+[ "$(stat -f -c %T /dev/shm)" = tmpfs ] || skip "/dev/shm is not a tmpfs"
+[ -w /dev/shm ] || skip "/dev/shm is not writable"
+
+exec bats --tap "$@" "$srcdir/tests/cli"
