@@ -2,8 +2,7 @@
 /*
  * The store: pages of clients, kept compressed in an arena.
  *
- * Semantics are those of CONTRACT sections "Semantics" and "The arena and crashes" (docs/contract
- * of the project: docs/guest-abi.md, docs/arena.md). In short: a put replaces or fails with the old
+ * The semantics are those of docs/contract.md, the arena is described in docs/arena.md. In short: a put replaces or fails with the old
  * page gone; accepted persistent pages stay until flushed, also over kill -9 and restart;
  * ephemeral pages may go at any time; nothing that was flushed or missed comes back.
  *
