@@ -1,0 +1,21 @@
+# Tests of the store's contract; the content of pages and the scratch directory are the bench's too.
+noinst_LIBRARIES += libtest.a
+libtest_a_SOURCES = \
+	tests/lib/pages.c tests/lib/pages.h tests/lib/rng.h \
+	tests/lib/scratch.c tests/lib/scratch.h
+
+STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS)
+
+check_PROGRAMS += tests/model/model tests/model/crash tests/model/damage
+TESTS += tests/model/model tests/model/crash tests/model/damage
+
+tests_model_model_SOURCES = \
+	tests/model/audit.c tests/model/exact.c tests/model/model.c tests/model/model.h \
+	tests/model/operator.c tests/model/race.c
+tests_model_model_LDADD = $(STORE_TEST_LIBS)
+
+tests_model_crash_SOURCES = tests/model/crash.c
+tests_model_crash_LDADD = $(STORE_TEST_LIBS)
+
+tests_model_damage_SOURCES = tests/model/check.h tests/model/damage.c
+tests_model_damage_LDADD = $(STORE_TEST_LIBS)
