@@ -10,9 +10,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Without a free slab a put may go into a class up to this many steps larger. */
-#define MISFIT_STEPS 8
-
 #define ALL_SLABS ((uint16_t)((1u << CHUNK_SLABS) - 1))
 
 /* ---- Classes and places -------------------------------------------------------------------- */
@@ -385,7 +382,8 @@ uint64_t alloc_place(struct alloc *alloc, uint32_t len, uint32_t owner, enum all
 		return place_in(alloc, CREDIT_CLASS, owner, ALLOC_CREDIT);
 	if (right == ALLOC_MOVE)
 		return 0;
-	for (unsigned i = 0; i < MISFIT_STEPS && cls > RAW_CLASS && !loc; i++)
+	/* No slab to be had: better too large a place than a refusal while there is one. */
+	while (!loc && cls > RAW_CLASS)
 		loc = place_in(alloc, --cls, owner, ALLOC_MOVE);
 	return loc;
 }

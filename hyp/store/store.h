@@ -2,9 +2,10 @@
 /*
  * The store: pages of clients, kept compressed in an arena.
  *
- * The semantics are those of docs/contract.md, the arena is described in docs/arena.md. In short: a put replaces or fails with the old
- * page gone; accepted persistent pages stay until flushed, also over kill -9 and restart;
- * ephemeral pages may go at any time; nothing that was flushed or missed comes back.
+ * The semantics are those of docs/contract.md, the arena is described in docs/arena.md. In short: a
+ * put replaces or fails with the old page gone; accepted persistent pages stay until flushed, also
+ * over kill -9 and restart; ephemeral pages may go at any time; nothing that was flushed or missed
+ * comes back.
  *
  * Threads: every function may be called from any thread at any time unless it says otherwise.
  * Operations on one handle that are called one after the other take effect in that order; there
@@ -152,7 +153,8 @@ struct store_handle {
 
 /*
  * Stores 4096 bytes. The bytes are copied first, so that another writer of `page` harms only its
- * own content. Any result but 1 means that the handle holds nothing now. With STORE_PUT_CREDIT
+ * own content. Any result but 1 means that the handle holds nothing now. In a shared pool the
+ * member that made it (after it left: another) pays, and its maximum counts. With STORE_PUT_CREDIT
  * and a credit of this client the put is executed also when frozen or over the maximum (only
  * -ENOENT is possible); without a credit the flag is counted as forged and ignored.
  */
