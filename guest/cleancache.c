@@ -94,6 +94,7 @@ static void put_page_to(int id, struct cleancache_filekey key, pgoff_t index, st
 		.pool = pool_of(id),
 		.index = index,
 		.op = TMEM_PUT_PAGE,
+		.lazy = true,
 		.keep_free = TMEM_KEEP_FREE,
 		.page = page,
 	};
@@ -128,6 +129,7 @@ static void invalidate_page(int id, struct cleancache_filekey key, pgoff_t index
 		.pool = pool_of(id),
 		.index = index,
 		.op = TMEM_FLUSH_PAGE,
+		.lazy = true,
 		.keep_free = TMEM_KEEP_FREE,
 	};
 	struct tmem_stripe *stripe;

@@ -162,6 +162,7 @@ static bool send(struct tmem_stripe *stripe, struct pending *entry, u8 op)
 		.pool = entry->pool,
 		.index = entry->index,
 		.op = op,
+		.lazy = true,
 		.keep_free = TMEM_KEEP_FREE,
 	};
 

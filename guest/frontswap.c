@@ -147,6 +147,7 @@ static int store(unsigned int type, pgoff_t slot, struct page *page)
 		.op = TMEM_PUT_PAGE,
 		.wait = true,
 		.may_post = true,
+		.lazy = true,
 		.page = page,
 	};
 
@@ -284,6 +285,7 @@ static bool send_flush(struct tmem_pool *pool, u32 slot)
 		.pool = pool,
 		.index = slot,
 		.op = TMEM_FLUSH_PAGE,
+		.lazy = true,
 		.keep_free = TMEM_KEEP_FREE,
 	};
 	struct tmem_stripe *stripe = tmem_stripe(pool, no_object, slot);

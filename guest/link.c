@@ -305,6 +305,8 @@ static bool drain(void)
 	tmem_pools_step();
 	left = tmem_frontswap_step();
 	left |= tmem_flush_step();
+	for (i = 0; i < link.rings; i++)
+		tmem_ring_tell(tmem_ring_get(i));
 	if (left && ring)
 		tmem_ring_wait_room(ring, link.entries / 2, BUSY_TICK);
 	return left;

@@ -27,6 +27,7 @@
 /* How long a waiter sleeps at most before it looks again, in nanoseconds. */
 #define POLL_FIRST_NS (50 * NSEC_PER_USEC)
 #define POLL_LAST_NS (1 * NSEC_PER_MSEC)
+#define DOORBELL_BATCH 32 /* submissions that nobody waits for */
 #define LOST_INTERRUPT_NS (20 * NSEC_PER_MSEC)
 
 static struct tmem_ring rings[TMEM_MAX_RINGS];
@@ -83,6 +84,7 @@ static void ring_open(struct tmem_ring *ring, u8 *base, u32 entries)
 	ring->slots = base + tmem_ring_slots_off(entries);
 	ring->entries = entries;
 	ring->sq_tail = 0;
+	ring->sq_told = 0;
 	ring->cq_head = 0;
 	ring->nr_free = entries;
 	for (i = 0; i < entries; i++) {
@@ -173,6 +175,23 @@ static void fill_entry(struct tmem_ring *ring, struct tmem_request *request,
 	entry->arg = call->arg;
 }
 
+/*
+ * Has the service to be told now? What nobody waits for is told of in batches: a doorbell is an
+ * exit to the host. The link's thread tells of the rest.
+ */
+static bool wants_doorbell(struct tmem_ring *ring, bool lazy)
+{
+	u32 told = ring->sq_told;
+
+	lockdep_assert_held(&ring->lock);
+	if (lazy && ring->sq_tail - told < min_t(u32, DOORBELL_BATCH, ring->entries / 4))
+		return false;
+	ring->sq_told = ring->sq_tail;
+	virt_mb();
+	return !tmem_link_polling() &&
+	       tmem_need_event(READ_ONCE(ring->ctl->sq_event), ring->sq_tail, told);
+}
+
 struct tmem_request *tmem_ring_submit(struct tmem_ring *ring, struct tmem_call *call)
 {
 	struct tmem_request *request;
@@ -207,9 +226,7 @@ struct tmem_request *tmem_ring_submit(struct tmem_ring *ring, struct tmem_call *
 	WRITE_ONCE(ring->sq[tail & (ring->entries - 1)], request->number);
 	ring->sq_tail = tail + 1;
 	virt_store_release(&ring->ctl->sq_tail, tail + 1);
-	virt_mb();
-	call->doorbell = !tmem_link_polling() &&
-			 tmem_need_event(READ_ONCE(ring->ctl->sq_event), tail + 1, tail);
+	call->doorbell = wants_doorbell(ring, call->lazy && !request->waited);
 	spin_unlock(&ring->lock);
 	return request;
 }
@@ -220,6 +237,17 @@ void tmem_call_ring(const struct tmem_call *call)
 		return;
 	tmem_count(doorbells);
 	tmem_link_doorbell(call->ring->number);
+}
+
+void tmem_ring_tell(struct tmem_ring *ring)
+{
+	struct tmem_call call = {.ring = ring};
+	unsigned long flags;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	call.doorbell = ring->open && wants_doorbell(ring, false);
+	spin_unlock_irqrestore(&ring->lock, flags);
+	tmem_call_ring(&call);
 }
 
 /* ---- Completion ------------------------------------------------------------------------------ */

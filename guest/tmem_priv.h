@@ -110,6 +110,7 @@ struct tmem_ring {
 	u32 number;
 	u32 entries;
 	u32 sq_tail;
+	u32 sq_told; /* the service was told of submissions before this position */
 	u32 cq_head;
 	u32 nr_free;
 	u16 *free; /* stack of free entry numbers */
@@ -133,6 +134,7 @@ struct tmem_call {
 	u8 op;
 	bool wait;	   /* the caller will wait and release; else nobody hears of the end */
 	bool may_post;	   /* a put that is accepted at once when there is a credit */
+	bool lazy;	   /* the doorbell may wait for a few more, or for tmem_ring_tell() */
 	u16 keep_free;	   /* leave this many entries to others */
 	u64 arg;	   /* NEW_POOL */
 	struct page *page; /* PUT_PAGE */
@@ -166,6 +168,8 @@ struct tmem_ring *tmem_ring_here(void);
 struct tmem_request *tmem_ring_submit(struct tmem_ring *ring, struct tmem_call *call);
 /* After submission, better without locks: rings the doorbell if it is wanted. */
 void tmem_call_ring(const struct tmem_call *call);
+/* Tells the service of everything that was submitted. */
+void tmem_ring_tell(struct tmem_ring *ring);
 /* Takes what is executed. Any context; all = true looks at every entry. */
 void tmem_ring_reap(struct tmem_ring *ring, bool all);
 /*
