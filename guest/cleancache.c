@@ -107,6 +107,7 @@ static void put_page_to(int id, struct cleancache_filekey key, pgoff_t index, st
 	if (!call.pool || index > U32_MAX)
 		return;
 	object_of(&key, call.object);
+	tmem_ring_make_room();
 	stripe = tmem_stripe(call.pool, call.object, call.index);
 	spin_lock_irqsave(&stripe->lock, flags);
 	if (!tmem_flush_object_pending(stripe, call.pool, call.object)) {
@@ -140,6 +141,7 @@ static void invalidate_page(int id, struct cleancache_filekey key, pgoff_t index
 		return;
 	tmem_count(cache_flushes);
 	object_of(&key, call.object);
+	tmem_ring_make_room();
 	stripe = tmem_stripe(call.pool, call.object, call.index);
 	spin_lock_irqsave(&stripe->lock, flags);
 	if (!tmem_flush_pending(stripe, call.pool, call.object, call.index)) {

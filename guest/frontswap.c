@@ -104,6 +104,7 @@ static int put(struct tmem_call *call)
 	struct tmem_request *request;
 	s32 status;
 
+	tmem_ring_make_room();
 	for (;;) {
 		request = submit_put(call);
 		if (!IS_ERR(request))

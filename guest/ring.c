@@ -322,6 +322,14 @@ void tmem_ring_reap(struct tmem_ring *ring, bool all)
 		finish(ring, &done);
 }
 
+void tmem_ring_make_room(void)
+{
+	struct tmem_ring *ring = tmem_ring_here();
+
+	if (ring && READ_ONCE(ring->nr_free) < READ_ONCE(ring->entries) / 4)
+		tmem_ring_reap(ring, false);
+}
+
 /* The same for one request that its waiter has seen executed. */
 static void reap_one(struct tmem_ring *ring, struct tmem_request *request)
 {

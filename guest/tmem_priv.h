@@ -172,6 +172,8 @@ void tmem_call_ring(const struct tmem_call *call);
 void tmem_ring_tell(struct tmem_ring *ring);
 /* Takes what is executed. Any context; all = true looks at every entry. */
 void tmem_ring_reap(struct tmem_ring *ring, bool all);
+/* Without locks, before an operation that cannot wait: takes what is executed if room is short. */
+void tmem_ring_make_room(void);
 /*
  * Waits for a request that was submitted with `wait`, at most `timeout` jiffies; gives up
  * earlier when the service goes away if `while_up`. True when it is done.

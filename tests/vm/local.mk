@@ -1,1 +1,13 @@
-# What tests/vm builds and runs.
+# Tests with real guests in QEMU, see tests/vm/README.md: make check-vm.
+EXTRA_DIST += \
+	tests/vm/README.md tests/vm/run.sh \
+	tests/vm/lib/case.sh tests/vm/lib/guests.sh tests/vm/lib/host.sh tests/vm/lib/kernels.sh \
+	tests/vm/kernel/debug-5.10.config tests/vm/kernel/small-5.10.config \
+	tests/vm/programs/pagehog.c \
+	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
+	tests/vm/cases/limits.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
+
+check-vm: tmemd tmemctl
+	vm_build=$(abs_builddir) $(srcdir)/tests/vm/run.sh $(VM_CASES)
+
+.PHONY: check-vm

@@ -7,8 +7,8 @@
  * Each page is made from the seed, its number and its generation, so that a stale page, a page of
  * somebody else and a damaged one all show. Of a hundred pages about 10 repeat one word, 20 are
  * random bytes, the others are a part random (seeded, 1/16 to 12/16), the rest runs of a word.
- * After filling, each pass checks all pages (odd passes far from one to the next) and writes every eighth
- * anew. With --until, checking goes on in further passes until FILE exists. The last line is
+ * After filling, each pass checks all pages (odd passes far from one to the next) and writes every
+ * eighth anew. With --until, checking goes on in further passes until FILE exists. The last line is
  * a summary of key=value; the exit status is 1 when any page was wrong.
  */
 #include <errno.h>
