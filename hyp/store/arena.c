@@ -40,6 +40,7 @@ static void lay_out(struct superblock *sb, uint64_t capacity)
 
 	sb->magic = ARENA_MAGIC;
 	sb->format = ARENA_FORMAT;
+	sb->nr_shards = NR_SHARDS;
 	sb->capacity = round_chunk(capacity);
 	nr_chunks = sb->capacity / CHUNK_BYTES;
 	sb->max_descs = sb->capacity / MIN_BYTES_PER_DESC;
@@ -67,11 +68,12 @@ static bool layout_sound(const struct superblock *sb)
 	if (sb->capacity == 0 || sb->capacity > 1ull << 46)
 		return false;
 	lay_out(&want, sb->capacity);
-	return sb->capacity == want.capacity && sb->file_bytes == want.file_bytes &&
-	       sb->max_descs == want.max_descs && sb->max_objects == want.max_objects &&
-	       sb->payload_off == want.payload_off && sb->descs_off == want.descs_off &&
-	       sb->objects_off == want.objects_off && sb->chunks_off == want.chunks_off &&
-	       sb->pools_off == want.pools_off && sb->clients_off == want.clients_off;
+	return sb->nr_shards == want.nr_shards && sb->capacity == want.capacity &&
+	       sb->file_bytes == want.file_bytes && sb->max_descs == want.max_descs &&
+	       sb->max_objects == want.max_objects && sb->payload_off == want.payload_off &&
+	       sb->descs_off == want.descs_off && sb->objects_off == want.objects_off &&
+	       sb->chunks_off == want.chunks_off && sb->pools_off == want.pools_off &&
+	       sb->clients_off == want.clients_off;
 }
 
 static int check_filesystem(struct arena *arena, bool any_fs, char *err, size_t errlen)

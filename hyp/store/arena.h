@@ -25,6 +25,14 @@
 #define ARENA_FORMAT 1u
 
 #define ARENA_MAX_POOLS 4096u
+
+/*
+ * How handles are spread over shards is part of the format: each shard interns objects for
+ * itself. 56 with the admin lock are fewer than the 64 locks that the thread sanitizer can follow.
+ */
+#define NR_SHARDS 56u
+#define EXTENT_SHIFT 6 /* 64 neighbouring indexes share a shard */
+
 #define CHUNK_BYTES ((uint64_t)STORE_CHUNK_BYTES)
 #define SLAB_BYTES 131072u
 #define CHUNK_SLABS (STORE_CHUNK_BYTES / SLAB_BYTES)
@@ -34,7 +42,7 @@
 struct superblock {
 	uint64_t magic;
 	uint32_t format;
-	uint32_t reserved;
+	uint32_t nr_shards;
 	uint64_t file_bytes;
 	uint64_t capacity; /* bytes of the payload area */
 	uint64_t max_objects;

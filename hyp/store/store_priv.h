@@ -20,8 +20,6 @@
 #include "store/arena.h"
 #include "store/store.h"
 
-#define NR_SHARDS 64u
-#define EXTENT_SHIFT 6 /* 64 neighbouring indexes share a shard */
 #define DESC_BLOCK 256u
 #define OBJECT_BLOCK 64u
 /* Descriptors and objects populated ahead: what two workers use up in some 50 ms. */
@@ -63,9 +61,9 @@ struct shard {
 struct pool {
 	_Atomic uint32_t state; /* enum record_state */
 	_Atomic uint32_t gen;	/* raised when the record is used again */
-	uint32_t flags;
-	struct store_client *owner; /* pays; changes with admin and all shard locks held */
-	uint32_t members;	    /* admin lock */
+	_Atomic uint32_t flags;
+	struct store_client *_Atomic owner; /* pays; changes with admin and all shard locks held */
+	uint32_t members;		    /* admin lock */
 	_Atomic uint64_t pages;
 	_Atomic uint64_t bytes; /* physical */
 };
@@ -75,7 +73,7 @@ typedef _Atomic uint64_t pool_ref_t;
 
 struct store_client {
 	struct store *store;
-	struct client_rec *rec; /* NULL: unused */
+	struct client_rec *_Atomic rec; /* NULL: unused */
 	_Atomic bool frozen;
 	_Atomic uint64_t min_bytes;
 	_Atomic uint64_t max_bytes;

@@ -71,7 +71,8 @@ int worker_start(struct store *store)
 	store->worker_runs = true;
 	r = -pthread_create(&store->worker, NULL, worker_main, store);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	store->worker_runs = r == 0;
+	if (r)
+		store->worker_runs = false;
 	return r;
 }
 

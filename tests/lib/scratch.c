@@ -13,15 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_THREAD__)
-/* The store holds all its shard locks at times: more than the deadlock detector can count. */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-	return "detect_deadlocks=0";
-}
-#endif
-
 static char dir[64];
 
 static void die(const char *what)
