@@ -6,8 +6,10 @@ libtest_a_SOURCES = \
 
 STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS)
 
-check_PROGRAMS += tests/model/model tests/model/crash tests/model/damage
-TESTS += tests/model/model tests/model/crash tests/model/damage
+check_PROGRAMS += tests/model/model tests/model/crash tests/model/damage \
+	tests/model/limits tests/model/full
+TESTS += tests/model/model tests/model/crash tests/model/damage \
+	tests/model/limits tests/model/full
 
 tests_model_model_SOURCES = \
 	tests/model/audit.c tests/model/exact.c tests/model/model.c tests/model/model.h \
@@ -19,3 +21,9 @@ tests_model_crash_LDADD = $(STORE_TEST_LIBS)
 
 tests_model_damage_SOURCES = tests/model/check.h tests/model/damage.c
 tests_model_damage_LDADD = $(STORE_TEST_LIBS)
+
+tests_model_limits_SOURCES = tests/model/check.h tests/model/limits.c
+tests_model_limits_LDADD = $(STORE_TEST_LIBS)
+
+tests_model_full_SOURCES = tests/model/check.h tests/model/full.c
+tests_model_full_LDADD = $(STORE_TEST_LIBS)
