@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -76,6 +77,26 @@ static bool layout_sound(const struct superblock *sb)
 	       sb->clients_off == want.clients_off;
 }
 
+/* Does the tmpfs mount that holds the file give huge pages? Its option says so. */
+static bool mount_is_huge(int fd)
+{
+	char line[1024], device[32];
+	struct stat st;
+	bool huge = false;
+	FILE *mounts;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	mounts = fopen("/proc/self/mountinfo", "re");
+	if (!mounts)
+		return false;
+	snprintf(device, sizeof(device), " %u:%u ", major(st.st_dev), minor(st.st_dev));
+	while (!huge && fgets(line, sizeof(line), mounts))
+		huge = strstr(line, device) && strstr(line, "huge=") && !strstr(line, "huge=never");
+	fclose(mounts);
+	return huge;
+}
+
 static int check_filesystem(struct arena *arena, bool any_fs, char *err, size_t errlen)
 {
 	struct statfs fs;
@@ -84,7 +105,8 @@ static int check_filesystem(struct arena *arena, bool any_fs, char *err, size_t 
 		snprintf(err, errlen, "%s: statfs: %s", arena->path, strerror(errno));
 		return -errno;
 	}
-	arena->huge = fs.f_type == HUGETLBFS_MAGIC;
+	arena->hugetlb = fs.f_type == HUGETLBFS_MAGIC;
+	arena->huge = arena->hugetlb || mount_is_huge(arena->fd);
 	if (fs.f_type == TMPFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC || any_fs)
 		return 0;
 	snprintf(err, errlen,
@@ -192,7 +214,7 @@ static int map(struct arena *arena, const struct superblock *sb, char *err, size
 		return -errno;
 	}
 	/* Only advice: it does nothing on a mount without huge pages. */
-	if (!arena->huge)
+	if (!arena->hugetlb)
 		madvise(arena->base, sb->file_bytes, MADV_HUGEPAGE);
 	/* Children would share the mapping. */
 	madvise(arena->base, sb->file_bytes, MADV_DONTFORK);

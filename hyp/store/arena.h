@@ -153,7 +153,8 @@ struct arena {
 	uint8_t *payload;
 	uint64_t nr_chunks;
 	bool created; /* by this call of arena_open() */
-	bool huge;
+	bool hugetlb;
+	bool huge; /* huge pages, by hugetlbfs or by tmpfs */
 	char path[256];
 };
 

@@ -13,6 +13,7 @@ libstore_a_SOURCES = \
 	hyp/store/page.c \
 	hyp/store/pool.c \
 	hyp/store/populate.c \
+	hyp/store/pressure.c \
 	hyp/store/rebuild.c \
 	hyp/store/store.c \
 	hyp/store/worker.c

@@ -3,18 +3,10 @@
  * Memory from the host and back to it. All of it goes through here, ahead of need, so that a put
  * finds memory that is populated and mapped, or is refused; it never faults a page in.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 #include "store/store_priv.h"
 
-#define MEMINFO_INTERVAL (200 * CLOCK_MS)
 #define EVICT_BATCH 256
-/* The host is well again when it has this much more than the reserve, in 1/8. */
-#define RESERVE_HYSTERESIS 1
 
 static uint64_t area_bytes(uint64_t items, size_t size)
 {
@@ -93,50 +85,6 @@ bool populate_step(struct store *store)
 		     wanted_slabs(store) - store->ready_chunks * CHUNK_SLABS / 4);
 	atomic_store(&store->alloc.low, false);
 	return any;
-}
-
-/* ---- The host's state ----------------------------------------------------------------------- */
-
-/* MemAvailable in bytes; 0 when it cannot be read. */
-static uint64_t mem_available(const struct store *store)
-{
-	char text[2048], *at;
-	ssize_t n = pread(store->meminfo_fd, text, sizeof(text) - 1, 0);
-
-	if (n <= 0)
-		return 0;
-	text[n] = 0;
-	at = strstr(text, "MemAvailable:");
-	return at ? strtoull(at + 13, NULL, 10) * 1024 : 0;
-}
-
-void pressure_check(struct store *store, bool at_once)
-{
-	uint64_t reserve = atomic_load(&store->host_reserve), have, now = clock_ns();
-	bool was = atomic_load(&store->pressure), is = was;
-
-	if (!at_once && now < store->next_meminfo)
-		return;
-	store->next_meminfo = now + MEMINFO_INTERVAL;
-	if (!reserve) {
-		atomic_store(&store->pressure, false);
-		return;
-	}
-	have = mem_available(store);
-	if (!have)
-		return;
-	if (have < reserve)
-		is = true;
-	else if (have > reserve + reserve / 8 * RESERVE_HYSTERESIS)
-		is = false;
-	atomic_store(&store->pressure, is);
-	if (is && !was) {
-		counter_add(&store->counters[STORE_PRESSURE], 1);
-		log_limited(LOG_WARN,
-			    "the host has %llu MiB available, less than host_reserve (%llu MiB): "
-			    "ephemeral pages go, the pool does not grow",
-			    (unsigned long long)have >> 20, (unsigned long long)reserve >> 20);
-	}
 }
 
 /* ---- Giving back ---------------------------------------------------------------------------- */

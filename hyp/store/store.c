@@ -73,6 +73,9 @@ static int set_up(struct store *store, const struct store_config *config, char *
 		snprintf(err, errlen, "%s: %s", meminfo, strerror(errno));
 		return -errno;
 	}
+	/* Kernels without PSI have no such file. */
+	store->psi_fd = open(config->psi_path ? config->psi_path : "/proc/pressure/memory",
+			     O_RDONLY | O_CLOEXEC);
 	r = alloc_init(&store->alloc, &store->arena);
 	if (!r)
 		r = index_init(store);
@@ -107,6 +110,7 @@ int store_open(struct store **out, const struct store_config *config, char *err,
 	store->arena.fd = -1;
 	store->wake_fd = -1;
 	store->meminfo_fd = -1;
+	store->psi_fd = -1;
 	pthread_mutex_init(&store->admin, NULL);
 	pthread_mutex_init(&store->work, NULL);
 	r = set_up(store, config, err, errlen);
@@ -127,6 +131,8 @@ void store_close(struct store *store)
 	arena_close(&store->arena);
 	if (store->meminfo_fd >= 0)
 		close(store->meminfo_fd);
+	if (store->psi_fd >= 0)
+		close(store->psi_fd);
 	munmap(store, sizeof(*store));
 }
 

@@ -43,6 +43,7 @@ struct store_config {
 	bool any_filesystem;	  /* tests: the arena need not be on tmpfs or hugetlbfs */
 	bool no_worker;		  /* tests: no background thread; the test calls store_work() */
 	const char *meminfo_path; /* tests: instead of /proc/meminfo */
+	const char *psi_path;	  /* tests: instead of /proc/pressure/memory */
 };
 
 /*
@@ -220,7 +221,7 @@ struct store_info {
 	char arena_path[256];
 	uint64_t capacity; /* bytes of payload that the arena could ever hold */
 	uint32_t format;   /* version of the arena's format */
-	bool huge_pages;   /* the mount gives huge pages */
+	bool huge_pages;   /* the mount gives huge pages (tmpfs huge=, or hugetlbfs) */
 };
 void store_info(const struct store *store, struct store_info *info);
 

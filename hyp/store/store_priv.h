@@ -113,8 +113,11 @@ struct store {
 	_Atomic bool woken;
 	pthread_mutex_t work; /* one step of background work at a time */
 	int meminfo_fd;
-	uint64_t next_meminfo; /* ns */
-	unsigned evict_shard;  /* where eviction goes on */
+	int psi_fd;
+	uint64_t next_look;   /* ns */
+	uint64_t psi_total;   /* us */
+	uint64_t psi_at;      /* ns */
+	unsigned evict_shard; /* where eviction goes on */
 	unsigned compact_class;
 };
 
