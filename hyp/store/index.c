@@ -226,25 +226,27 @@ static uint32_t take_block(struct store *store, _Atomic uint64_t *next, uint64_t
 	return want;
 }
 
-static uint32_t object_alloc(struct store *store, struct shard *shard, bool credit)
+/* An entry from the shard's free list, which is filled up with a block when it is empty. */
+static uint32_t entry_alloc(struct store *store, struct shard *shard, bool pages, bool credit)
 {
+	struct superblock *sb = store->arena.sb;
+	uint32_t *free = pages ? &shard->free_descs : &shard->free_objects, no, n;
 	uint64_t first;
-	uint32_t no, n;
 
-	if (!credit && fault(FAULT_ALLOC_OBJECT))
-		return 0;
-	if (!shard->free_objects) {
-		n = take_block(store, &store->object_next, store->arena.sb->objects_high,
-			       OBJECTS_AHEAD, OBJECT_BLOCK, credit, &first);
+	if (!*free) {
+		n = pages ? take_block(store, &store->desc_next, sb->descs_high, DESCS_AHEAD,
+				       DESC_BLOCK, credit, &first)
+			  : take_block(store, &store->object_next, sb->objects_high, OBJECTS_AHEAD,
+				       OBJECT_BLOCK, credit, &first);
 		if (!n)
 			return 0;
 		for (uint64_t i = first + n; i > first; i--) {
-			store->arena.objects[i - 1].chain = shard->free_objects;
-			shard->free_objects = i;
+			*chain_of(store, pages, i) = *free;
+			*free = i;
 		}
 	}
-	no = shard->free_objects;
-	shard->free_objects = store->arena.objects[no - 1].chain;
+	no = *free;
+	*free = *chain_of(store, pages, no);
 	return no;
 }
 
@@ -280,7 +282,9 @@ uint32_t object_intern(struct store *store, struct shard *shard, const struct ke
 
 	if (no)
 		return no;
-	no = object_alloc(store, shard, credit);
+	if (!credit && fault(FAULT_ALLOC_OBJECT))
+		return 0;
+	no = entry_alloc(store, shard, false, credit);
 	if (!no)
 		return 0;
 	object = &store->arena.objects[no - 1];
@@ -315,24 +319,9 @@ void object_unuse(struct store *store, struct shard *shard, uint32_t no)
 
 uint32_t desc_alloc(struct store *store, struct shard *shard, bool credit)
 {
-	uint64_t first;
-	uint32_t no, n;
-
 	if (!credit && fault(FAULT_ALLOC_DESC))
 		return 0;
-	if (!shard->free_descs) {
-		n = take_block(store, &store->desc_next, store->arena.sb->descs_high, DESCS_AHEAD,
-			       DESC_BLOCK, credit, &first);
-		if (!n)
-			return 0;
-		for (uint64_t i = first + n; i > first; i--) {
-			store->arena.descs[i - 1].chain = shard->free_descs;
-			shard->free_descs = i;
-		}
-	}
-	no = shard->free_descs;
-	shard->free_descs = store->arena.descs[no - 1].chain;
-	return no;
+	return entry_alloc(store, shard, true, credit);
 }
 
 void desc_release(struct store *store, struct shard *shard, uint32_t no)
