@@ -1,1 +1,33 @@
-# What tests/unit builds and runs.
+# One test for each source file that has behaviour of its own worth pinning.
+check_PROGRAMS += tests/unit/noalloc_test
+TESTS += tests/unit/noalloc_test
+tests_unit_noalloc_test_SOURCES = tests/model/check.h tests/unit/noalloc_test.c
+tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
+
+if HAVE_CUNIT
+UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/base_test \
+	tests/unit/codec_test tests/unit/index_test tests/unit/pages_test
+check_PROGRAMS += $(UNIT_TESTS)
+TESTS += $(UNIT_TESTS)
+UNIT_CPPFLAGS = $(AM_CPPFLAGS) $(CUNIT_CFLAGS) $(LZ4_CFLAGS)
+UNIT_LIBS = $(STORE_TEST_LIBS) $(CUNIT_LIBS)
+
+tests_unit_alloc_test_SOURCES = tests/unit/alloc_test.c tests/unit/unit.h
+tests_unit_alloc_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_alloc_test_LDADD = $(UNIT_LIBS)
+tests_unit_arena_test_SOURCES = tests/unit/arena_test.c tests/unit/unit.h
+tests_unit_arena_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_arena_test_LDADD = $(UNIT_LIBS)
+tests_unit_base_test_SOURCES = tests/unit/base_test.c tests/unit/unit.h
+tests_unit_base_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_base_test_LDADD = $(UNIT_LIBS)
+tests_unit_codec_test_SOURCES = tests/unit/codec_test.c tests/unit/unit.h
+tests_unit_codec_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_codec_test_LDADD = $(UNIT_LIBS)
+tests_unit_index_test_SOURCES = tests/unit/index_test.c tests/unit/unit.h
+tests_unit_index_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_index_test_LDADD = $(UNIT_LIBS)
+tests_unit_pages_test_SOURCES = tests/unit/pages_test.c tests/unit/unit.h
+tests_unit_pages_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_pages_test_LDADD = $(UNIT_LIBS)
+endif
