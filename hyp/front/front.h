@@ -24,18 +24,19 @@ struct front;
 struct front_config {
 	const char *region_dir; /* on the arena's mount: regions are named files in it */
 	unsigned workers;	/* threads that execute entries; 0: one a CPU, at most 4 */
-	unsigned poll_us;	/* how long a worker polls idle rings before it sleeps; 0: sleep at once */
+	unsigned
+		poll_us; /* how long a worker polls idle rings before it sleeps; 0: sleep at once */
 };
 
 struct front_client_config {
-	const char *name;	/* of a client that the store has */
-	const char *socket;	/* path of the Unix socket to listen on */
-	mode_t socket_mode;	/* of the socket file */
-	uid_t socket_uid;	/* (uid_t)-1: unchanged */
+	const char *name;   /* of a client that the store has */
+	const char *socket; /* path of the Unix socket to listen on */
+	mode_t socket_mode; /* of the socket file */
+	uid_t socket_uid;   /* (uid_t)-1: unchanged */
 	gid_t socket_gid;
-	uint64_t region_bytes;	/* power of two, 1 MiB .. 1 GiB; that of an existing region wins */
-	unsigned max_rings;	/* 1..TMEM_MAX_RINGS; also the number of doorbell vectors */
-	unsigned ring_credits;	/* credits that one ring may hold; 0: no posted puts offered */
+	uint64_t region_bytes; /* power of two, 1 MiB .. 1 GiB; that of an existing region wins */
+	unsigned max_rings;    /* 1..TMEM_MAX_RINGS; also the number of doorbell vectors */
+	unsigned ring_credits; /* credits that one ring may hold; 0: no posted puts offered */
 };
 
 /*
