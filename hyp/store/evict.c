@@ -2,8 +2,8 @@
 /*
  * Dropping ephemeral pages: of the client that holds most for its weight, the oldest first.
  *
- * Age is kept by lists, one for each pool in each shard. Handles are spread evenly, so taking a
- * few from each shard in turn is oldest first to within the noise of a hash.
+ * Age is kept by lists, one for each pool in each shard. From each shard in turn a few pages go, in
+ * proportion to what it holds: oldest first, to within the noise of a hash.
  */
 #include "proto/tmem_abi.h"
 #include "store/store_priv.h"
@@ -47,34 +47,68 @@ static struct store_client *pick_client(struct store *store)
 	return worst;
 }
 
-static uint64_t evict_from(struct store *store, struct shard *shard, uint32_t no, unsigned run)
+/* The ephemeral pools that the client pays for: record numbers; how many. */
+static unsigned pools_of(struct store *store, const struct store_client *client,
+			 uint16_t pools[ARENA_MAX_POOLS])
 {
+	unsigned n = 0;
+
+	for (uint32_t no = 0; no < ARENA_MAX_POOLS; no++) {
+		const struct pool *pool = &store->pools[no];
+
+		if (pool->owner == client && atomic_load(&pool->state) == RECORD_LIVE &&
+		    !pool_persistent(pool))
+			pools[n++] = no;
+	}
+	return n;
+}
+
+/* Shard lock held. The pool may have ended since it was chosen, and its record be another's. */
+static uint64_t evict_from(struct store *store, struct shard *shard, uint32_t no,
+			   const struct store_client *client, uint64_t run)
+{
+	const struct pool *pool = &store->pools[no];
 	uint64_t n = 0;
 
-	while (n < run && shard->lists[no].oldest) {
+	while (n < run && pool->owner == client && atomic_load(&pool->state) == RECORD_LIVE &&
+	       !pool_persistent(pool) && shard->lists[no].oldest) {
 		page_drop(store, shard, shard->lists[no].oldest);
 		n++;
 	}
 	return n;
 }
 
+static uint32_t shard_pages(const struct shard *shard)
+{
+	return atomic_load_explicit(&shard->pages.items, memory_order_relaxed);
+}
+
+/* A shard's share of a run that each would have if all held as many pages. */
+static uint64_t fair_run(const struct store *store, const struct shard *shard, unsigned run)
+{
+	uint64_t all = 1;
+
+	if (run == UINT32_MAX)
+		return run;
+	for (unsigned i = 0; i < NR_SHARDS; i++)
+		all += shard_pages(&store->shards[i]);
+	return ((uint64_t)run * NR_SHARDS * shard_pages(shard) + all - 1) / all;
+}
+
 static uint64_t evict_client(struct store *store, struct store_client *client, uint64_t pages,
 			     unsigned run)
 {
-	uint64_t n = 0, got;
+	uint16_t *pools = store->evict_pools; /* one caller at a time: work lock */
+	unsigned nr = pools_of(store, client, pools);
+	uint64_t n = 0;
 
-	for (unsigned i = 0; i < NR_SHARDS && n < pages; i++) {
+	for (unsigned i = 0; i < NR_SHARDS && n < pages && nr; i++) {
 		struct shard *shard = &store->shards[store->evict_shard++ % NR_SHARDS];
+		uint64_t fair = fair_run(store, shard, run), got = 0;
 
 		pthread_mutex_lock(&shard->lock);
-		got = 0;
-		for (uint32_t no = 0; no < ARENA_MAX_POOLS; no++) {
-			struct pool *pool = &store->pools[no];
-
-			if (pool->owner == client && atomic_load(&pool->state) == RECORD_LIVE &&
-			    !pool_persistent(pool))
-				got += evict_from(store, shard, no, run);
-		}
+		for (unsigned k = 0; k < nr; k++)
+			got += evict_from(store, shard, pools[k], client, fair);
 		pthread_mutex_unlock(&shard->lock);
 		counter_add(&client->counters[CLIENT_EVICTED], got);
 		n += got;

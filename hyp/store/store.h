@@ -50,7 +50,8 @@ struct store_config {
  * Opens the arena, takes its lock, rebuilds what it holds (drops ephemeral pages) and starts the
  * background worker. 0, or a negated errno with a sentence for the operator in err: -EWOULDBLOCK
  * another process holds the arena; -EPROTO unknown format version or damaged superblock (never
- * re-initialised); -EMEDIUMTYPE wrong file system; -ENOMEM the first chunks cannot be had.
+ * re-initialised); -EMEDIUMTYPE wrong file system; -ENOSPC the
+ * mount has no room for a new arena; -ENOMEM the first chunks cannot be had.
  */
 int store_open(struct store **store, const struct store_config *config, char *err, size_t errlen);
 

@@ -118,6 +118,7 @@ struct store {
 	uint64_t psi_total;   /* us */
 	uint64_t psi_at;      /* ns */
 	unsigned evict_shard; /* where eviction goes on */
+	uint16_t evict_pools[ARENA_MAX_POOLS];
 	unsigned compact_class;
 };
 
