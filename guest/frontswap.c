@@ -211,8 +211,12 @@ static int get(struct tmem_call *call, struct page *page, unsigned long start)
 		tmem_load_waits(start, "the service");
 		return -EAGAIN;
 	}
-	while (!tmem_ring_wait(call->ring, request, HZ, false))
+	while (!tmem_ring_wait(call->ring, request, HZ, false)) {
 		tmem_load_waits(start, "an answer");
+		/* Should a doorbell have been lost, this must not wait for ever. */
+		if (!tmem_link_polling() && tmem_link_up())
+			tmem_link_doorbell(call->ring->number);
+	}
 	status = request->status;
 	if (status == 1)
 		tmem_copy_to_page(page, tmem_request_slot(request));

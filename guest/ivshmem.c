@@ -107,13 +107,19 @@ disable:
 
 /*
  * The device is unplugged. What the host has of this guest cannot be had any more; whoever needs
- * it waits. The mappings stay: a doorbell may just be rung on another processor.
+ * it waits. The mappings stay for good: a doorbell may just be rung on another processor.
  */
 static void remove(struct pci_dev *dev)
 {
-	pr_err("the device was taken away with %ld pages in it\n", tmem_pools_held());
+	long held = tmem_pools_held();
+
+	if (held)
+		pr_err("the device was taken away with %ld pages\n", held);
 	tmem_link_detach(false);
 	free_vectors(dev, nr_vectors);
+	pci_release_regions(dev);
+	pci_disable_device(dev);
+	attached = NULL;
 }
 
 static void shutdown(struct pci_dev *dev)

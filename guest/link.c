@@ -42,7 +42,7 @@ static const char *const state_names[] = {
 };
 
 static struct link {
-	enum link_state state; /* the thread's, but for NONE -> SEEK */
+	enum link_state state; /* the thread's; from NONE and GONE, tmem_link_attach()'s */
 	const struct tmem_transport *transport;
 	struct tmem_region *region;
 	u64 size;
@@ -403,6 +403,7 @@ static DEFINE_MUTEX(attach_lock);
 int tmem_link_attach(const struct tmem_transport *transport, void *region, u64 size, u32 vectors)
 {
 	u64 magic = READ_ONCE(((struct tmem_region *)region)->magic);
+	bool again;
 	int rc = 0;
 
 	/* All zero: a service will yet come. Anything else is somebody else's shared memory. */
@@ -411,16 +412,19 @@ int tmem_link_attach(const struct tmem_transport *transport, void *region, u64 s
 	if (size < tmem_region_need(1, TMEM_MIN_ENTRIES) || !vectors)
 		return -ENODEV;
 	mutex_lock(&attach_lock);
-	if (link.state != LINK_NONE) {
+	if (link.state != LINK_NONE && link.state != LINK_GONE) {
 		rc = -EBUSY;
 	} else {
+		/* After one was unplugged, first what belonged to that has to end. */
+		again = link.state == LINK_GONE;
 		link.transport = transport;
 		link.region = region;
 		link.size = size;
 		link.vectors = vectors;
 		link.nr_vectors = 1;
 		link.hello_at = jiffies;
-		smp_store_release(&link.state, LINK_SEEK);
+		WRITE_ONCE(link.detach, false);
+		smp_store_release(&link.state, again ? LINK_ENDED : LINK_SEEK);
 	}
 	mutex_unlock(&attach_lock);
 	tmem_link_kick();

@@ -11,3 +11,7 @@ tmemprobedir = $(tmemsrcdir)/probe
 dist_tmemprobe_DATA = \
 	guest/probe/cleancache.c guest/probe/frontswap.c guest/probe/frontswap_returns.c \
 	guest/probe/frontswap_shrink.c
+
+dist_check_SCRIPTS = guest/version_test.sh
+TESTS += guest/version_test.sh
+EXTRA_DIST += docs/guest-linux.md docs/qemu.md

@@ -17,6 +17,9 @@
 #error "this kernel has neither frontswap nor cleancache (they went with 5.17 to 6.5)"
 #endif
 
+#define REPORT_AFTER 10	       /* seconds */
+#define REPORT_EVERY (30 * HZ) /* jiffies */
+
 static bool frontswap = true;
 module_param(frontswap, bool, 0444);
 MODULE_PARM_DESC(frontswap, "keep swapped pages at the host (default Y)");
@@ -55,15 +58,25 @@ module_param_named(flush_entries, tmem_flush_entries, uint, 0444);
 MODULE_PARM_DESC(flush_entries,
 		 "flushes of file pages that can be pending; more empty the pool (default 2048)");
 
+/* At most one line in REPORT_EVERY, whoever waits. */
+static void report_wait(unsigned long waited, const char *why)
+{
+	static unsigned long next;
+	unsigned long now = jiffies;
+
+	if (waited < REPORT_AFTER || (next && time_before(now, READ_ONCE(next))))
+		return;
+	WRITE_ONCE(next, (now + REPORT_EVERY) | 1);
+	pr_warn("a swapped page is being waited for since %lu s: %s\n", waited, why);
+}
+
 void tmem_load_waits(unsigned long start, const char *why)
 {
 	unsigned int limit = READ_ONCE(panic_after);
 	unsigned long waited = (jiffies - start) / HZ;
 
 	tmem_count(loads_waited);
-	if (waited >= 10)
-		pr_warn_ratelimited("a swapped page is being waited for since %lu s: %s\n", waited,
-				    why);
+	report_wait(waited, why);
 	if (limit && waited >= limit && !tmem_link_gone())
 		panic("tmem: a swapped page could not be had for %lu s: %s", waited, why);
 }

@@ -75,7 +75,6 @@ guest_init()
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
-mount -t tmpfs tmp /tmp
 mount -t debugfs debug /sys/kernel/debug 2>/dev/null
 for module in /modules/*.ko; do
 	[ ! -f "$module" ] || insmod "$module" || echo "insmod $module failed"
@@ -150,7 +149,7 @@ guest_start()
 	mkfifo "$vm_work/$name.in" || return 1
 	qemu-system-x86_64 "${vm_accel_args[@]}" -name "$name" -m "$mb" -smp "$cpus" -nodefaults \
 		-nographic -serial stdio -kernel "$(kernel_image "$flavour")" -initrd "$image" \
-		-append "console=ttyS0 quiet panic=-1 ${GUEST_APPEND:-}" ${GUEST_REBOOTS:--no-reboot} \
+		-append "console=ttyS0 loglevel=5 panic=-1 rootfstype=ramfs ${GUEST_APPEND:-}" ${GUEST_REBOOTS:--no-reboot} \
 		"$@" < "$vm_work/$name.in" > "$vm_work/$name.log" 2>&1 &
 	guest_pid[$name]=$!
 	exec {fd}> "$vm_work/$name.in"
