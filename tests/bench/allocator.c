@@ -19,6 +19,7 @@ struct run {
 	struct store_client *client;
 	uint32_t pool;
 	struct rng rng;
+	uint64_t private_before; /* what is not the store's */
 };
 
 static void put(struct run *run, uint64_t i, uint64_t from)
@@ -57,7 +58,7 @@ static void fill(struct run *run)
 	empty = bench_arena_bytes(run->store) + bench_private_bytes();
 	printf("an empty pool with its ready chunk: arena %llu bytes, private %llu bytes\n",
 	       (unsigned long long)bench_arena_bytes(run->store),
-	       (unsigned long long)bench_private_bytes());
+	       (unsigned long long)(bench_private_bytes() - run->private_before));
 	for (size_t i = 0; i < run->corpus.nr; i++)
 		put(run, i, i);
 	bench_settle(run->store, 0);
@@ -104,6 +105,8 @@ int bench_allocator(const struct bench_options *options)
 
 	if (corpus_make(&run.corpus, options, DEFAULT_PAGES))
 		return 1;
+	bench_mount();
+	run.private_before = bench_private_bytes();
 	run.store = bench_store_open("arena",
 				     (run.corpus.at[run.corpus.nr] * 2 / STORE_CHUNK_BYTES + 256) *
 					     STORE_CHUNK_BYTES,

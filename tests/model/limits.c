@@ -22,7 +22,7 @@
 #define WHOLE_PAGE 4400u
 
 static const uint64_t no_uuid[2];
-static const char *meminfo;
+static char meminfo[128]; /* path; empty: the host's own */
 
 static struct store *reopen(struct store *store, uint64_t pool_max)
 {
@@ -30,7 +30,7 @@ static struct store *reopen(struct store *store, uint64_t pool_max)
 				      .pool_max = pool_max,
 				      .ready_chunks = 2,
 				      .no_worker = true,
-				      .meminfo_path = meminfo};
+				      .meminfo_path = meminfo[0] ? meminfo : NULL};
 	char err[256] = "";
 	int r;
 
@@ -371,7 +371,7 @@ static void pressure(void)
 	uint32_t p, e;
 	uint64_t n = 3000, chunks;
 
-	meminfo = strdup(scratch_path("meminfo"));
+	snprintf(meminfo, sizeof(meminfo), "%s", scratch_path("meminfo"));
 	write_meminfo(8000000);
 	store = reopen(NULL, 128 * MIB);
 	store_set_host_reserve(store, 1000 * MIB);
@@ -406,7 +406,7 @@ static void pressure(void)
 	CHECK(put(c, p, 90000, PAGE_BYTES, 0) == 1, "the pressure is over");
 	CHECK(!store_wants_credits_back(store), "credits need not come back any more");
 	store_close(store);
-	meminfo = NULL;
+	meminfo[0] = 0;
 }
 
 /* A put that fails leaves nothing of the old page behind, whatever refuses it. */
