@@ -1,1 +1,16 @@
-# What tests/service builds and runs.
+# The guest player: programs that play guests against the real tmemd.
+PLAYER = tests/service/player.c tests/service/player.h
+PLAYER_LIBS = libtmemclient.a libtest.a
+service_tests = tests/service/handshake tests/service/rings tests/service/restart \
+	tests/service/fairness
+check_PROGRAMS += $(service_tests)
+TESTS += $(service_tests)
+
+tests_service_handshake_SOURCES = tests/service/handshake.c $(PLAYER)
+tests_service_handshake_LDADD = $(PLAYER_LIBS)
+tests_service_rings_SOURCES = tests/service/rings.c $(PLAYER)
+tests_service_rings_LDADD = $(PLAYER_LIBS)
+tests_service_restart_SOURCES = tests/service/restart.c $(PLAYER)
+tests_service_restart_LDADD = $(PLAYER_LIBS)
+tests_service_fairness_SOURCES = tests/service/fairness.c $(PLAYER)
+tests_service_fairness_LDADD = $(PLAYER_LIBS)

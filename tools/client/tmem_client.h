@@ -150,6 +150,12 @@ unsigned tmem_reap(struct tmem_ring *ring, struct tmem_result *results, unsigned
 /* Kicks and waits until there is a result to reap (1) or nothing is outstanding (0); -ETIMEDOUT. */
 int tmem_wait(struct tmem_ring *ring);
 
+/*
+ * The same until there are `results` of them, or all that are outstanding: one doorbell for many
+ * pages. Returns how many there are.
+ */
+int tmem_wait_many(struct tmem_ring *ring, unsigned results);
+
 /* Kicks and waits until everything submitted before is done, posted puts included. */
 int tmem_drain(struct tmem_ring *ring);
 

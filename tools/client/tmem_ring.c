@@ -349,15 +349,20 @@ unsigned tmem_credits(const struct tmem_ring *ring)
 
 /* ---- Waiting -------------------------------------------------------------------------------- */
 
-/* Spins, then sleeps until completions beyond `seen` may be there, for a slice of time at most. */
-static void rest(struct tmem_ring *ring, uint32_t seen, uint64_t *nap)
+static bool reached(const struct tmem_ring *ring, uint32_t position)
+{
+	return (int32_t)(READ_ONCE(ring->ctl->cq_tail) - position) >= 0;
+}
+
+/* Spins, then sleeps until cq_tail may have reached `position`, for a slice of time at most. */
+static void rest(struct tmem_ring *ring, uint32_t position, uint64_t *nap)
 {
 	struct tmem_client *client = ring->client;
 	uint64_t start = tmem_now_ns(), count;
 	struct pollfd p = {.events = POLLIN};
 
 	while (tmem_now_ns() - start < ring->spin_ns) {
-		if (READ_ONCE(ring->ctl->cq_tail) != seen)
+		if (reached(ring, position))
 			return;
 		relax();
 	}
@@ -367,64 +372,76 @@ static void rest(struct tmem_ring *ring, uint32_t seen, uint64_t *nap)
 			*nap *= 2;
 		return;
 	}
-	WRITE_ONCE(ring->ctl->cq_event, seen);
+	WRITE_ONCE(ring->ctl->cq_event, position - 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (READ_ONCE(ring->ctl->cq_tail) == seen) {
+	if (!reached(ring, position)) {
 		p.fd = client->bells_in[ring->index % client->vectors];
 		if (poll(&p, 1, SLICE_NS / 1000000) > 0 &&
 		    read(p.fd, &count, sizeof(count)) == sizeof(count))
 			atomic_fetch_add(&client->doorbells_in, count);
 	}
-	WRITE_ONCE(ring->ctl->cq_event, seen - 1);
+	WRITE_ONCE(ring->ctl->cq_event, position - ring->n - 1);
 }
 
-/* Waits until fn says so; it is called under the lock after completions were collected. */
-static int wait_until(struct tmem_ring *ring, bool (*fn)(struct tmem_ring *ring, uint32_t arg),
+/*
+ * Waits until fn says so; it is called under the lock after completions were collected. Returns
+ * the number of completions that are needed before it may be so: 0, it is.
+ */
+static int wait_until(struct tmem_ring *ring, uint32_t (*fn)(struct tmem_ring *ring, uint32_t arg),
 		      uint32_t arg)
 {
 	uint64_t deadline = tmem_deadline(ring->client), nap = 20000;
-	uint32_t seen;
-	bool done;
+	uint32_t seen, missing;
 
 	for (;;) {
 		pthread_mutex_lock(&ring->lock);
 		kick(ring);
 		collect(ring);
 		seen = ring->cq_head;
-		done = fn(ring, arg);
+		missing = fn(ring, arg);
 		pthread_mutex_unlock(&ring->lock);
-		if (done)
+		if (!missing)
 			return 0;
 		if (tmem_now_ns() > deadline)
 			return -ETIMEDOUT;
-		rest(ring, seen, &nap);
+		rest(ring, seen + missing, &nap);
 	}
 }
 
-static bool any_ready(struct tmem_ring *ring, uint32_t arg)
+static uint32_t results_missing(struct tmem_ring *ring, uint32_t wanted)
 {
-	(void)arg;
-	return ring->ready_head != ring->ready_tail || !ring->outstanding;
+	uint32_t ready = ring->ready_tail - ring->ready_head;
+	uint32_t missing = ready < wanted ? wanted - ready : 0;
+
+	return missing < ring->outstanding ? missing : ring->outstanding;
 }
 
-int tmem_wait(struct tmem_ring *ring)
+int tmem_wait_many(struct tmem_ring *ring, unsigned results)
 {
-	int r = wait_until(ring, any_ready, 0);
+	int r = wait_until(ring, results_missing, results);
 
 	if (r)
 		return r;
 	pthread_mutex_lock(&ring->lock);
-	r = ring->ready_head != ring->ready_tail;
+	r = (int)(ring->ready_tail - ring->ready_head);
 	pthread_mutex_unlock(&ring->lock);
 	return r;
 }
 
-static bool done_before(struct tmem_ring *ring, uint32_t seq)
+int tmem_wait(struct tmem_ring *ring)
 {
+	int r = tmem_wait_many(ring, 1);
+
+	return r > 0 ? 1 : r;
+}
+
+static uint32_t not_done_before(struct tmem_ring *ring, uint32_t seq)
+{
+	uint32_t nr = 0;
+
 	for (uint32_t i = 0; i < ring->n; i++)
-		if (pending(&ring->ops[i]) && (int32_t)(seq - ring->ops[i].seq) >= 0)
-			return false;
-	return true;
+		nr += pending(&ring->ops[i]) && (int32_t)(seq - ring->ops[i].seq) >= 0;
+	return nr;
 }
 
 int tmem_drain(struct tmem_ring *ring)
@@ -434,15 +451,15 @@ int tmem_drain(struct tmem_ring *ring)
 	pthread_mutex_lock(&ring->lock);
 	seq = ring->sq_tail;
 	pthread_mutex_unlock(&ring->lock);
-	return wait_until(ring, done_before, seq);
+	return wait_until(ring, not_done_before, seq);
 }
 
 /* ---- Synchronous operations ------------------------------------------------------------------ */
 
-static bool has_room(struct tmem_ring *ring, uint32_t arg)
+static uint32_t no_room(struct tmem_ring *ring, uint32_t arg)
 {
 	(void)arg;
-	return ring->nr_free || ring->ready_tail - ring->ready_head == ring->n;
+	return !ring->nr_free && ring->ready_tail - ring->ready_head != ring->n;
 }
 
 /* Nobody reaps them, so waiting does not help. */
@@ -471,7 +488,7 @@ static int submit_waiting(struct tmem_ring *ring, const struct tmem_request *req
 			kick(ring);
 		pthread_mutex_unlock(&ring->lock);
 		if (r == -EAGAIN) {
-			r = wait_until(ring, has_room, 0);
+			r = wait_until(ring, no_room, 0);
 			if (r)
 				return r;
 			if (full_of_results(ring))
@@ -488,9 +505,9 @@ static int submit_waiting(struct tmem_ring *ring, const struct tmem_request *req
 	}
 }
 
-static bool sync_done(struct tmem_ring *ring, uint32_t number)
+static uint32_t sync_pending(struct tmem_ring *ring, uint32_t number)
 {
-	return ring->ops[number].state == OP_SYNC_DONE;
+	return ring->ops[number].state != OP_SYNC_DONE;
 }
 
 static int call(struct tmem_ring *ring, const struct tmem_request *request)
@@ -502,7 +519,7 @@ static int call(struct tmem_ring *ring, const struct tmem_request *request)
 	if (r)
 		return r;
 	op = &ring->ops[number];
-	r = wait_until(ring, sync_done, number);
+	r = wait_until(ring, sync_pending, number);
 	pthread_mutex_lock(&ring->lock);
 	if (op->state == OP_SYNC_DONE) {
 		r = op->status;
