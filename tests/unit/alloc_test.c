@@ -157,7 +157,7 @@ static void drain(void)
 {
 	static uint64_t loc[400];
 	uint64_t at;
-	uint32_t slab, owner;
+	uint32_t slab = 0, owner;
 	unsigned i = 0, seen = 0;
 
 	begin(2);
