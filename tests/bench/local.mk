@@ -19,3 +19,4 @@ tests-bench-always:
 .PHONY: tests-bench-always
 tests/bench/tmem_bench-figures.$(OBJEXT): tests/bench/commit.h
 CLEANFILES += tests/bench/commit.h
+EXTRA_DIST += docs/performance.md
