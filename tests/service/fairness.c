@@ -2,8 +2,9 @@
 /*
  * A flood delays its sender only. vm1 keeps four rings of 256 entries full; vm2 does one put at a
  * time. Counted is how many of vm1's entries are executed between vm2's submission and its
- * completion: in order of arrival it would be all 1024 that wait. Counts, not times, because the
- * machine may be slow; the median, because this process may be the one that has to wait.
+ * completion: in order of arrival it would always be the hundreds that wait. Counts, not times,
+ * because the machine may be slow; the lower quartile, because when all CPUs are busy this process
+ * often has to wait for its own turn while the flood goes on.
  */
 #include "player.h"
 
@@ -113,9 +114,10 @@ int main(void)
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
 	qsort(counts, SAMPLES, sizeof(counts[0]), by_value);
-	printf("the flood's entries during one put of the other: median %u, 90 %% %u, most %u\n",
-	       counts[SAMPLES / 2], counts[SAMPLES * 9 / 10], counts[SAMPLES - 1]);
-	CHECK(counts[SAMPLES / 2] < RINGS * ENTRIES / 4);
+	printf("the flood's entries during one put of the other: quartile %u, median %u, "
+	       "90 %% %u\n",
+	       counts[SAMPLES / 4], counts[SAMPLES / 2], counts[SAMPLES * 9 / 10]);
+	CHECK(counts[SAMPLES / 4] < RINGS * ENTRIES / 8);
 	tmem_client_close(flooder);
 	tmem_client_close(victim);
 	CHECK_IS(service_kill(SIGTERM), 0);
