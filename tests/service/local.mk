@@ -1,8 +1,9 @@
 # The guest player: programs that play guests against the real tmemd.
-PLAYER = tests/service/player.c tests/service/player.h
+PLAYER = tests/service/player.c tests/service/player.h \
+	tests/service/manager.c tests/service/manager.h
 PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
-	tests/service/fairness
+	tests/service/fairness tests/service/fdstore
 check_PROGRAMS += $(service_tests)
 TESTS += $(service_tests)
 
@@ -14,3 +15,5 @@ tests_service_restart_SOURCES = tests/service/restart.c $(PLAYER)
 tests_service_restart_LDADD = $(PLAYER_LIBS)
 tests_service_fairness_SOURCES = tests/service/fairness.c $(PLAYER)
 tests_service_fairness_LDADD = $(PLAYER_LIBS)
+tests_service_fdstore_SOURCES = tests/service/fdstore.c $(PLAYER)
+tests_service_fdstore_LDADD = $(PLAYER_LIBS)

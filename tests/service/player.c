@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "player.h"
+#include "manager.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -75,6 +76,7 @@ bool service_try_start(const char *faults)
 	CHECK(pid >= 0);
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		manager_hand_over();
 		if (faults)
 			setenv("TMEMD_FAULTS", faults, 1);
 		execl(program("TMEMD", "./tmemd"), "tmemd", "--config", conf, "--log-level",
