@@ -5,7 +5,8 @@ EXTRA_DIST += \
 	tests/vm/kernel/debug-5.10.config tests/vm/kernel/small-5.10.config \
 	tests/vm/programs/pagehog.c \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
-	tests/vm/cases/limits.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
+	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
+	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
 
 check-vm: tmemd tmemctl
 	vm_build=$(abs_builddir) $(srcdir)/tests/vm/run.sh $(VM_CASES)

@@ -3,7 +3,7 @@
 # The service is away when the module is loaded: loading does not hang, the disk is used; when the
 # service comes, the guest finds it by itself, without doorbells.
 . "$(dirname "$0")/../lib/case.sh"
-need stock
+need small
 
 cat > "$vm_work/guest.sh" <<'EOS'
 say guest=ready
@@ -11,19 +11,19 @@ wait_for_host
 tmem_load || exit 1
 swap_on vda || exit 1
 before=$(sectors_written vda)
-pagehog --mb 230 --passes 0 --seed 3 || exit 1
+pagehog --mb 110 --passes 0 --seed 3 || exit 1
 say away_sectors=$(($(sectors_written vda) - before)) refused=$(counter stores_no_service)
 wait_for_host
 before=$(sectors_written vda)
-pagehog --mb 230 --passes 1 --seed 4 || exit 1
+pagehog --mb 110 --passes 1 --seed 4 || exit 1
 say there_sectors=$(($(sectors_written vda) - before))
 EOS
-check 'no image' guest_image stock "$vm_work/guest.img" "$vm_work/guest.sh"
+check 'no image' guest_image small "$vm_work/guest.img" "$vm_work/guest.sh"
 guest_disk "$vm_work/swap.img" 512M
 host_setup 512M
 host_client vm1 region=4M rings=2
 check 'tmemd does not start' tmemd_start
-guest_start vm1 stock 256 2 "$vm_work/guest.img" \
+guest_start vm1 small 96 2 "$vm_work/guest.img" \
 	$(guest_drive "$vm_work/swap.img") $(guest_tmem "$vm_work/vm1.sock" 2)
 check 'the guest does not come up' guest_wait_for vm1 'guest=ready' 60
 tmemd_kill
