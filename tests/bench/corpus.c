@@ -115,18 +115,19 @@ static size_t capture_one(pid_t pid, uint8_t *to, size_t room)
 	return n;
 }
 
-/* Programs that are on every Debian system and fill memory with something of their own. */
+/* Programs that are on most systems and fill memory with something of their own. */
+#define PERL "exec perl -e '$h{$_}=\"value \".($_*7).\" of \".sqrt($_) for 1..150000; sleep 60'"
+#define PYTHON                                                                                     \
+	"exec python3 -c 'import ast,time,glob\n"                                                  \
+	"t=[ast.parse(open(f).read()) for f in "                                                   \
+	"sorted(glob.glob(\"/usr/lib/python3*/*.py\"))[:60]]\n"                                    \
+	"time.sleep(60)'"
+#define AWK "exec awk 'BEGIN{for(i=0;i<200000;i++)a[i]=i\" \"i*i; system(\"sleep 60\")}'"
+#define SORT "exec sort -S 64M /usr/share/dict/* /usr/share/perl/*/*.pl /usr/share/perl/*/*.pm -"
+
 static int capture(struct corpus *c, size_t nr)
 {
-	static const char *const commands[] = {
-		"exec perl -e '$h{$_}=\"value \".($_*7).\" of \".sqrt($_) for 1..150000; sleep 60'",
-		"exec python3 -c 'import ast,time,glob\n"
-		"t=[ast.parse(open(f).read()) for f in "
-		"sorted(glob.glob(\"/usr/lib/python3*/*.py\"))"
-		"[:60]]\ntime.sleep(60)'",
-		"exec awk 'BEGIN{for(i=0;i<200000;i++)a[i]=i\" \"i*i; system(\"sleep 60\")}'",
-		"exec sort -S 64M /usr/share/dict/* /usr/share/perl/*/*.pl /usr/share/perl/*/*.pm "
-		"-"};
+	static const char *const commands[] = {PERL, PYTHON, AWK, SORT};
 	const unsigned kinds = sizeof(commands) / sizeof(commands[0]);
 	size_t n = 0;
 	int e = allocate(c, nr);

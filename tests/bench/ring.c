@@ -198,7 +198,6 @@ static void posted(struct guest *g)
 
 static void *other_core(void *arg)
 {
-	volatile uint64_t sum = 0;
 	uint8_t(*slots)[PAGE_BYTES] = arg;
 	cpu_set_t set;
 
@@ -207,7 +206,7 @@ static void *other_core(void *arg)
 	sched_setaffinity(0, sizeof(set), &set);
 	for (unsigned i = 0; i < SLOTS; i++)
 		for (unsigned at = 0; at < PAGE_BYTES; at += 64)
-			sum += slots[i][at]++;
+			((volatile uint8_t *)slots[i])[at]++;
 	return NULL;
 }
 

@@ -421,11 +421,11 @@ static uint64_t look(struct store_client *client, const struct pool_log *pool, u
 }
 
 /* True when the operation under way at the kill may have changed this handle. */
-static bool touched(const struct thread_log *log, unsigned pool, unsigned h)
+static bool touched(struct thread_log *log, unsigned pool, unsigned h)
 {
 	if (log->pool != pool)
 		return false;
-	switch (log->doing) {
+	switch (atomic_load(&log->doing)) {
 	case PUT:
 	case POSTED:
 	case FLUSH:
