@@ -25,8 +25,10 @@ dd if=/mnt/seed of=/mnt/big bs=1M count=1 2>/dev/null
 for i in $(seq 1 89); do dd if=/mnt/seed of=/mnt/big bs=1M seek=$i count=1 conv=notrunc 2>/dev/null; done
 drop
 twice /mnt/big keep big
-dd if=/mnt/seed of=/mnt/small bs=4096 count=2048 2>/dev/null
+# Few enough to be in a ring all at once when they are dropped.
+dd if=/mnt/seed of=/mnt/small bs=4096 count=200 2>/dev/null
 drop
+sleep 1
 twice /mnt/small drop small
 # The same bytes come from the page cache, from the host and from the disk.
 for round in 1 2 3; do
@@ -47,7 +49,6 @@ disk=$(sum /mnt/small)
 zeros=$(dd if=/mnt/small bs=4096 skip=10 2>/dev/null | tr -d '\0' | wc -c)
 [ "$zeros" = 0 ] && [ "$cached" = "$host" ] && [ "$cached" = "$disk" ] ||
 	{ echo "truncated: cached $cached host $host disk $disk, $zeros bytes not zero"; exit 1; }
-# While it is mounted and read, the host's pages may be flushed by others: still right.
 say coherent=yes
 umount /mnt
 wait_for_host
