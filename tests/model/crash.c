@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUNDS 420
+#define ROUNDS 300
 #define ROUNDS_PER_ARENA 60
 #define POINT_TIMEOUT_MS 600
 #define THREADS 2

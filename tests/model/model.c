@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define ROUNDS 40
-#define DEFAULT_OPS 3000000
+#define DEFAULT_OPS 6000000
 
 const char *const client_names[NR_CLIENTS] = {"alpha", "beta", "forger", "racer"};
 
