@@ -111,7 +111,6 @@ static bool evacuate(struct store *store)
 bool compact_step(struct store *store, bool for_chunks)
 {
 	uint64_t moved = counter_get(&store->counters[STORE_PAGES_MOVED]);
-	bool any = false;
 	uint32_t slab;
 
 	for (unsigned i = 0; i < store->alloc.nr_classes; i++) {
@@ -120,11 +119,12 @@ bool compact_step(struct store *store, bool for_chunks)
 		slab = alloc_drain_class(&store->alloc, cls);
 		if (!slab)
 			continue;
-		any |= drain(store, slab - 1, ALLOC_MOVE);
+		drain(store, slab - 1, ALLOC_MOVE);
 		if (counter_get(&store->counters[STORE_PAGES_MOVED]) - moved > STEP_OBJECTS)
 			return true;
 	}
-	if (any || !for_chunks)
-		return any;
-	return evacuate(store);
+	/* A slab whose objects could not be moved is no gain: trying again at once would spin. */
+	if (counter_get(&store->counters[STORE_PAGES_MOVED]) != moved)
+		return true;
+	return for_chunks && evacuate(store);
 }

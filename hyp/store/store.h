@@ -158,7 +158,8 @@ struct store_handle {
  * own content. Any result but 1 means that the handle holds nothing now. In a shared pool the
  * member that made it (after it left: another) pays, and its maximum counts. With STORE_PUT_CREDIT
  * and a credit of this client the put is executed also when frozen or over the maximum (only
- * -ENOENT is possible); without a credit the flag is counted as forged and ignored.
+ * -ENOENT is possible, which uses the credit up); without a credit the flag is counted as forged
+ * and ignored.
  */
 int store_put(struct store_client *client, const struct store_handle *handle, const void *page,
 	      unsigned flags);

@@ -5,8 +5,9 @@ tests_unit_noalloc_test_SOURCES = tests/model/check.h tests/unit/noalloc_test.c
 tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 
 if HAVE_CUNIT
-UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/base_test \
-	tests/unit/codec_test tests/unit/index_test tests/unit/pages_test
+UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_test \
+	tests/unit/base_test tests/unit/client_test tests/unit/codec_test tests/unit/index_test \
+	tests/unit/pages_test tests/unit/pool_test
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 UNIT_CPPFLAGS = $(AM_CPPFLAGS) $(CUNIT_CFLAGS) $(LZ4_CFLAGS)
@@ -30,4 +31,13 @@ tests_unit_index_test_LDADD = $(UNIT_LIBS)
 tests_unit_pages_test_SOURCES = tests/unit/pages_test.c tests/unit/unit.h
 tests_unit_pages_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_pages_test_LDADD = $(UNIT_LIBS)
+tests_unit_background_test_SOURCES = tests/unit/background_test.c tests/unit/unit.h tests/unit/with_store.h
+tests_unit_background_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_background_test_LDADD = $(UNIT_LIBS)
+tests_unit_client_test_SOURCES = tests/unit/client_test.c tests/unit/unit.h tests/unit/with_store.h
+tests_unit_client_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_client_test_LDADD = $(UNIT_LIBS)
+tests_unit_pool_test_SOURCES = tests/unit/pool_test.c tests/unit/unit.h tests/unit/with_store.h
+tests_unit_pool_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_pool_test_LDADD = $(UNIT_LIBS)
 endif
