@@ -1,1 +1,2 @@
 # Man pages and specifications.
+include docs/man/local.mk
