@@ -507,7 +507,7 @@ static struct config *config_defaults(void)
 	strcpy(config->arena, "/run/tmemd/arena");
 	config_value(&percent, "25%", &config->pool_max, why);
 	config_value(&percent, "5%", &config->host_reserve, why);
-	config->ready_chunks = 8;
+	config->ready_chunks = 0; /* by the size of the pool */
 	config->poll_us = 50;
 	strcpy(config->control_socket, TMEM_CONTROL_SOCKET);
 	config->control_mode = 0660;
