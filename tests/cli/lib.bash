@@ -33,6 +33,7 @@ write_conf()
 		[pool]
 		arena = $SHM/arena
 		pool_max = 128M
+		ready_chunks = 8
 		host_reserve = 0
 		[control]
 		socket = $SOCKET
