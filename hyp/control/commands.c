@@ -394,15 +394,21 @@ static void run_shared_auth(struct control *control, json_t *request, struct rep
 
 static void run_reclaim(struct control *control, json_t *request, struct reply *reply)
 {
-	uint64_t want = get_int(request, TMEM_KEY_BYTES), done = 0, now = clock_ns(), end, left;
+	uint64_t want = get_int(request, TMEM_KEY_BYTES), done = 0, now = clock_ns(), end, left,
+		 got;
+	const struct timespec pause = {.tv_nsec = 20 * CLOCK_MS};
 	bool timed = json_object_get(request, TMEM_KEY_TIMEOUT_MS);
 
 	end = now +
 	      CLOCK_MS * (timed ? get_int(request, TMEM_KEY_TIMEOUT_MS) : TMEM_CONTROL_RECLAIM_MS);
 	do {
 		left = (end - now) / CLOCK_MS;
-		done += store_reclaim(control->store, want - done,
-				      left < RECLAIM_STEP_MS ? (unsigned)left : RECLAIM_STEP_MS);
+		got = store_reclaim(control->store, want - done,
+				    left < RECLAIM_STEP_MS ? (unsigned)left : RECLAIM_STEP_MS);
+		done += got;
+		/* Nothing to be had now; guests may flush something. */
+		if (!got)
+			nanosleep(&pause, NULL);
 		now = clock_ns();
 	} while (done < want && now < end && !atomic_load(&control->cancel));
 	reply->result = json_object();
