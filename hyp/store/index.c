@@ -267,7 +267,7 @@ void object_insert(struct store *store, struct shard *shard, uint32_t no)
 {
 	struct object *object = &store->arena.objects[no - 1];
 
-	object->shard = shard - store->shards;
+	__atomic_store_n(&object->shard, shard - store->shards, __ATOMIC_RELAXED);
 	object->pages = 0;
 	object->low = UINT32_MAX;
 	object->high = 0;

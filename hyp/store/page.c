@@ -169,7 +169,8 @@ static void publish(struct store *store, struct shard *shard, const struct key *
 	uint64_t seq = ++shard->seq;
 	uint32_t len = enc->len;
 
-	desc->object = object;
+	/* Atomic for compaction's guess, see guess_shard(). */
+	__atomic_store_n(&desc->object, object, __ATOMIC_RELAXED);
 	desc->index = key->index;
 	if (enc->codec == CODEC_SAME) {
 		desc->check = codec_check(&enc->word, 8, key->object_hash, key->index, seq);

@@ -12,6 +12,9 @@
 #   guest_disk OUT SIZE       an empty raw disk
 #   guest_start NAME FLAVOUR MB CPUS IMAGE [QEMU ARGUMENT...]
 #                             boot in the background; serial output in $vm_work/NAME.log
+#                             (maxcpus is one more: with one CPU that stays alone QEMU's emulation
+#                             leaves out memory barriers and atomicity, and tmem shares memory
+#                             with another process)
 #   guest_tmem SOCKET RINGS   print the QEMU arguments of a tmem device
 #   guest_drive FILE          print those of a raw virtio disk
 #   guest_wait_for NAME PATTERN SECONDS
@@ -147,7 +150,8 @@ guest_start()
 	vm_accel
 	rm -f "$vm_work/$name.in"
 	mkfifo "$vm_work/$name.in" || return 1
-	qemu-system-x86_64 "${vm_accel_args[@]}" -name "$name" -m "$mb" -smp "$cpus" -nodefaults \
+	qemu-system-x86_64 "${vm_accel_args[@]}" -name "$name" -m "$mb" \
+		-smp "$cpus,maxcpus=$((cpus + 1))" -nodefaults \
 		-nographic -serial stdio -kernel "$(kernel_image "$flavour")" -initrd "$image" \
 		-append "console=ttyS0 loglevel=5 panic=-1 rootfstype=ramfs ${GUEST_APPEND:-}" ${GUEST_REBOOTS:--no-reboot} \
 		"$@" < "$vm_work/$name.in" > "$vm_work/$name.log" 2>&1 &
