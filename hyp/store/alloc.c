@@ -6,10 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #define ALL_SLABS ((uint16_t)((1u << CHUNK_SLABS) - 1))
 
 /* ---- Classes and places -------------------------------------------------------------------- */
@@ -459,12 +455,12 @@ void alloc_unreserve(struct alloc *alloc, unsigned n)
 
 /* ---- Chunks --------------------------------------------------------------------------------- */
 
-static void chunk_meta_populate(struct alloc *alloc, uint32_t no)
+static int chunk_meta_populate(struct alloc *alloc, uint32_t no)
 {
 	uintptr_t from = (uintptr_t)&alloc->slabs[(uint64_t)no * CHUNK_SLABS] & ~4095ul;
 	uintptr_t to = (uintptr_t)&alloc->slabs[((uint64_t)no + 1) * CHUNK_SLABS];
 
-	madvise((void *)from, (to - from + 4095) & ~4095ul, MADV_POPULATE_WRITE);
+	return fault_in((void *)from, (to - from + 4095) & ~4095ul);
 }
 
 int alloc_chunk_add(struct alloc *alloc)
@@ -477,9 +473,9 @@ int alloc_chunk_add(struct alloc *alloc)
 	alloc->hint = no;
 	if (no == arena->nr_chunks)
 		return -ENOSPC;
-	if (arena_populate(arena, arena->sb->payload_off + no * CHUNK_BYTES, CHUNK_BYTES))
+	if (chunk_meta_populate(alloc, no) ||
+	    arena_populate(arena, arena->sb->payload_off + no * CHUNK_BYTES, CHUNK_BYTES))
 		return -ENOMEM;
-	chunk_meta_populate(alloc, no);
 	atomic_store(&arena->chunks[no].populated, 1);
 	pthread_mutex_lock(&alloc->slab_lock);
 	alloc->chunks[no].free_map = ALL_SLABS;
@@ -528,7 +524,7 @@ void alloc_rebuild_begin(struct alloc *alloc)
 			continue;
 		chunk_meta_populate(alloc, c);
 		/* The scan and the first gets shall not fault page by page. */
-		arena_map_ahead(arena, arena->sb->payload_off + c * CHUNK_BYTES, CHUNK_BYTES);
+		fault_in(arena->payload + c * CHUNK_BYTES, CHUNK_BYTES);
 		for (unsigned s = 0; s < CHUNK_SLABS; s++) {
 			uint8_t byte = atomic_load(&arena->chunks[c].slab_class[s]);
 			struct slab *slab = &alloc->slabs[c * CHUNK_SLABS + s];

@@ -274,8 +274,9 @@ int arena_open(struct arena *arena, const char *path, uint64_t capacity, bool an
 		r = map(arena, &sb, err, errlen);
 	if (r)
 		goto fail;
-	arena_map_ahead(arena, 0, sb.objects_off);
-	return 0;
+	r = fault_in(arena->base, sb.objects_off);
+	if (!r)
+		return 0;
 fail:
 	if (!err[0])
 		snprintf(err, errlen, "the arena %s: %s", path, strerror(-r));
@@ -300,14 +301,31 @@ int arena_populate(struct arena *arena, uint64_t off, uint64_t len)
 	/* fallocate first: it answers ENOSPC where a fault would be a SIGBUS. */
 	if (fallocate(arena->fd, 0, off, len) < 0)
 		return -ENOMEM;
-	arena_map_ahead(arena, off, len);
-	return 0;
+	if (!fault_in(arena->base + off, len))
+		return 0;
+	arena_punch(arena, off, len);
+	return -ENOMEM;
 }
 
-void arena_map_ahead(struct arena *arena, uint64_t off, uint64_t len)
+/* Kernels before 5.14: a write that changes nothing, to each page. */
+static void touch(volatile uint8_t *at, uint64_t len)
 {
-	/* Kernels before 5.14 do not know it: then each page faults once, at its first use. */
-	madvise(arena->base + off, len, MADV_POPULATE_WRITE);
+	for (uint64_t i = 0; i < len; i += 4096) {
+		uint8_t is = __atomic_load_n(at + i, __ATOMIC_RELAXED);
+
+		__atomic_compare_exchange_n(at + i, &is, is, false, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED);
+	}
+}
+
+int fault_in(void *at, uint64_t len)
+{
+	if (!madvise(at, len, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno != EINVAL)
+		return -ENOMEM;
+	touch(at, len);
+	return 0;
 }
 
 int arena_punch(struct arena *arena, uint64_t off, uint64_t len)

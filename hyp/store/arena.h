@@ -169,8 +169,11 @@ void arena_close(struct arena *arena);
 /* Takes memory from the host for [off, off + len) of the file; whole chunks. 0 or -ENOMEM. */
 int arena_populate(struct arena *arena, uint64_t off, uint64_t len);
 
-/* Maps what is there already, so that later accesses do not fault. */
-void arena_map_ahead(struct arena *arena, uint64_t off, uint64_t len);
+/*
+ * Faults whole pages in for writing, of the arena (what is allocated there) or of private memory,
+ * so that later accesses do not fault, and under a lock on all memory stay. 0 or -ENOMEM.
+ */
+int fault_in(void *at, uint64_t len);
 
 /* Gives [off, off + len) back to the host; its content is zero afterwards. */
 int arena_punch(struct arena *arena, uint64_t off, uint64_t len);

@@ -15,10 +15,6 @@
 #include "base/fault.h"
 #include "store/store_priv.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #define FIRST_BUCKETS 1024u
 #define GROW_BUCKETS 4096u /* 16 KiB */
 
@@ -87,8 +83,8 @@ static int table_init(struct store *store, struct table *table, uint64_t max)
 		table->buckets = NULL;
 		return -ENOMEM;
 	}
-	madvise((void *)table->buckets, FIRST_BUCKETS * sizeof(*table->buckets),
-		MADV_POPULATE_WRITE);
+	if (fault_in((void *)table->buckets, FIRST_BUCKETS * sizeof(*table->buckets)))
+		return -ENOMEM;
 	table->nr = FIRST_BUCKETS;
 	table->ready = FIRST_BUCKETS;
 	table->items = 0;
@@ -105,8 +101,9 @@ static bool table_grow(struct store *store, struct table *table)
 		return false;
 	if (more > table->max - ready)
 		more = table->max - ready;
-	madvise((void *)((uintptr_t)(table->buckets + ready) & ~4095ul),
-		(more * sizeof(*table->buckets) + 4095) & ~4095ul, MADV_POPULATE_WRITE);
+	if (fault_in((void *)((uintptr_t)(table->buckets + ready) & ~4095ul),
+		     (more * sizeof(*table->buckets) + 4095) & ~4095ul))
+		return false;
 	atomic_store(&table->ready, ready + more);
 	atomic_fetch_add(&store->index_bytes, more * sizeof(*table->buckets));
 	return true;

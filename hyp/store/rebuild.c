@@ -219,8 +219,8 @@ int rebuild(struct store *store)
 	/* Bounds that a damaged superblock cannot widen. */
 	if (sb->descs_high > sb->max_descs || sb->objects_high > sb->max_objects)
 		return -1;
-	arena_map_ahead(&store->arena, sb->objects_off, sb->objects_high * sizeof(struct object));
-	arena_map_ahead(&store->arena, sb->descs_off, sb->descs_high * sizeof(struct desc));
+	fault_in(store->arena.objects, (sb->objects_high * sizeof(struct object) + 4095) & ~4095ul);
+	fault_in(store->arena.descs, (sb->descs_high * sizeof(struct desc) + 4095) & ~4095ul);
 	for (unsigned i = 0; i < STORE_MAX_CLIENTS; i++)
 		client_attach_rec(store, i);
 	pools_rebuild(store);
