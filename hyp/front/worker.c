@@ -27,6 +27,7 @@
 #define ENTRY_NS_MAX (20 * CLOCK_US) /* an entry is charged no more: we may have been preempted */
 #define ENTRY_NS_START (4 * CLOCK_US)
 #define POLL_NS_MIN (2 * CLOCK_US)
+#define WAKE_NS (50 * CLOCK_US) /* what a wake-up on another CPU takes, see docs/performance.md */
 #define NAP_NS_MIN (50 * CLOCK_US)
 #define NAP_NS_ACTIVE (2 * CLOCK_MS)
 #define NAP_NS_IDLE (8 * CLOCK_MS)
@@ -187,18 +188,23 @@ static void heard(struct worker *worker, struct ring *ring)
 		door_poke(worker->front);
 }
 
-static void sleep_for_bells(struct worker *worker)
+static void hear_bells(struct worker *worker, int wait_ms)
 {
 	struct epoll_event events[16];
+	int n = epoll_wait(worker->epoll, events, 16, wait_ms);
+
+	for (int i = 0; i < n; i++)
+		heard(worker, events[i].data.ptr);
+}
+
+static void sleep_for_bells(struct worker *worker)
+{
 	struct pollfd p = {.fd = worker->epoll, .events = POLLIN};
 	struct timespec nap = {.tv_nsec = (long)worker->nap_ns};
-	int n;
 
 	if (worker->timed && ppoll(&p, 1, &nap, NULL) <= 0)
 		return;
-	n = epoll_wait(worker->epoll, events, 16, worker->timed ? 0 : -1);
-	for (int i = 0; i < n; i++)
-		heard(worker, events[i].data.ptr);
+	hear_bells(worker, worker->timed ? 0 : -1);
 }
 
 /* Sleeps until a doorbell or the timer, and learns from how long that was. */
@@ -209,7 +215,8 @@ static void rest(struct worker *worker, uint64_t last_work)
 	if (arm(worker)) {
 		sleep_for_bells(worker);
 		slept = clock_ns() - start;
-		if (slept < max)
+		/* Work that came while we would still have polled; hearing of it takes its time. */
+		if (slept < max + WAKE_NS)
 			worker->poll_ns *= 2;
 		else
 			worker->poll_ns /= 2;
@@ -263,6 +270,22 @@ static void *work(void *arg)
 	return NULL;
 }
 
+bool workers_turn(struct front *front)
+{
+	bool busy = false;
+
+	for (unsigned i = 0; i < front->nr_workers; i++) {
+		struct worker *worker = &front->workers[i];
+
+		do_chores(worker);
+		busy |= round_robin(worker);
+		if (arm(worker))
+			hear_bells(worker, 0);
+		disarm(worker);
+	}
+	return busy;
+}
+
 static void wake(struct worker *worker)
 {
 	static const uint64_t one = 1;
@@ -285,6 +308,8 @@ static int worker_start(struct front *front, unsigned index)
 	if (worker->epoll < 0 || worker->wake < 0 ||
 	    epoll_ctl(worker->epoll, EPOLL_CTL_ADD, worker->wake, &event))
 		return -errno;
+	if (front->no_threads)
+		return 0;
 	r = pthread_create(&worker->thread, NULL, work, worker);
 	worker->started = !r;
 	return -r;
@@ -320,6 +345,8 @@ void workers_stop(struct front *front)
 
 void workers_pause(struct front *front)
 {
+	if (front->no_threads)
+		return;
 	atomic_store(&front->pausing, true);
 	for (unsigned i = 0; i < front->nr_workers; i++)
 		wake(&front->workers[i]);

@@ -91,7 +91,7 @@ static unsigned reap(struct guest *g)
 static void stream(struct guest *g, enum tmem_op op)
 {
 	static uint8_t into[DEPTH][PAGE_BYTES];
-	size_t sent = 0, done = 0, nr = g->corpus.nr;
+	size_t sent = 0, done = 0, left, nr = g->corpus.nr;
 
 	while (done < nr) {
 		while (sent < nr && sent - done < DEPTH) {
@@ -106,11 +106,12 @@ static void stream(struct guest *g, enum tmem_op op)
 			sent++;
 		}
 		tmem_kick(g->ring);
-		while (sent - done > (sent < nr ? DEPTH / 2 : 0)) {
+		left = sent < nr ? DEPTH / 2 : 0;
+		while (sent - done > left) {
 			unsigned n = reap(g);
 
 			done += n;
-			if (!n && tmem_wait(g->ring) < 0)
+			if (!n && tmem_wait_many(g->ring, sent - done - left) < 0)
 				give_up("wait", 0);
 		}
 	}

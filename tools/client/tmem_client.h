@@ -162,7 +162,10 @@ int tmem_drain(struct tmem_ring *ring);
 /* Credits that the ring may take now. */
 unsigned tmem_credits(const struct tmem_ring *ring);
 
-/* How long a wait spins before it sleeps; the default is 20 us. */
+/*
+ * How long a wait spins at most before it sleeps; the default is 100 us. It spins less while
+ * spinning has been in vain.
+ */
 void tmem_ring_set_spin(struct tmem_ring *ring, unsigned us);
 
 /* ---- Synchronous operations ------------------------------------------------------------------ */

@@ -14,6 +14,9 @@
 #define STORE_RELEASE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 
 #define SLICE_NS 100000000ull /* the longest sleep without a look at the region */
+#define SPIN_US 100	      /* the longest spin, unless told otherwise */
+#define SPIN_NS_MIN 2000ull
+#define WAKE_NS 50000ull /* what waking up takes, see docs/performance.md */
 
 /* Outstanding operations by hash of the handle: the ring in the upper 8 bits, their number below.
  */
@@ -57,7 +60,8 @@ struct tmem_ring {
 	uint32_t cq_head;
 	uint32_t outstanding; /* not known to be done */
 	uint64_t service_epoch;
-	uint64_t spin_ns;
+	uint64_t spin_ns; /* what the next wait spins, at most spin_max_ns */
+	uint64_t spin_max_ns;
 
 	struct op *ops;
 	uint16_t *free; /* a stack of entry numbers */

@@ -80,7 +80,7 @@ static int ring_open(struct tmem_client *client, unsigned index, unsigned n)
 	ring->cq = (uint16_t *)(base + tmem_ring_cq_off(n));
 	ring->entries = (struct tmem_entry *)(base + tmem_ring_entries_off(n));
 	ring->slots = base + tmem_ring_slots_off(n);
-	ring->spin_ns = 20000;
+	tmem_ring_set_spin(ring, SPIN_US);
 	ring->service_epoch = LOAD_ACQUIRE(client->page->service_epoch);
 	ring->ops = calloc(n, sizeof(*ring->ops));
 	ring->free = calloc(n, sizeof(*ring->free));
@@ -134,7 +134,8 @@ struct tmem_ring *tmem_client_ring(struct tmem_client *client, unsigned index)
 
 void tmem_ring_set_spin(struct tmem_ring *ring, unsigned us)
 {
-	ring->spin_ns = us * 1000ull;
+	ring->spin_max_ns = us * 1000ull;
+	ring->spin_ns = ring->spin_max_ns;
 }
 
 /* ---- Completion; all under ring->lock ------------------------------------------------------- */
@@ -354,6 +355,18 @@ static bool reached(const struct tmem_ring *ring, uint32_t position)
 	return (int32_t)(READ_ONCE(ring->ctl->cq_tail) - position) >= 0;
 }
 
+/* Learns from a wait of so long for how long the next one is to spin. */
+static void tune_spin(struct tmem_ring *ring, uint64_t waited)
+{
+	uint64_t spin = ring->spin_ns;
+
+	if (waited < ring->spin_max_ns + WAKE_NS)
+		spin = spin ? 2 * spin : SPIN_NS_MIN;
+	else
+		spin /= 2;
+	ring->spin_ns = spin < ring->spin_max_ns ? spin : ring->spin_max_ns;
+}
+
 /* Spins, then sleeps until cq_tail may have reached `position`, for a slice of time at most. */
 static void rest(struct tmem_ring *ring, uint32_t position, uint64_t *nap)
 {
@@ -381,6 +394,7 @@ static void rest(struct tmem_ring *ring, uint32_t position, uint64_t *nap)
 			atomic_fetch_add(&client->doorbells_in, count);
 	}
 	WRITE_ONCE(ring->ctl->cq_event, position - ring->n - 1);
+	tune_spin(ring, tmem_now_ns() - start);
 }
 
 /*
