@@ -101,7 +101,7 @@ static void look_at_all(struct front *front)
 			life_look(front->clients[i]);
 }
 
-static int wait_ms(const struct front *front)
+static int until_tick_ms(const struct front *front)
 {
 	uint64_t now = clock_ns();
 
@@ -109,10 +109,10 @@ static int wait_ms(const struct front *front)
 				       : (int)((front->next_tick - now + CLOCK_MS - 1) / CLOCK_MS);
 }
 
-static void one_turn(struct front *front)
+void door_turn(struct front *front, int wait_ms)
 {
 	struct epoll_event events[32];
-	int n = epoll_wait(front->door_epoll, events, 32, wait_ms(front));
+	int n = epoll_wait(front->door_epoll, events, 32, wait_ms);
 	uint64_t count, now;
 
 	pthread_mutex_lock(&front->lock);
@@ -137,7 +137,7 @@ static void *door(void *arg)
 
 	prctl(PR_SET_NAME, "tmemd-door");
 	while (!atomic_load(&front->stop))
-		one_turn(front);
+		door_turn(front, until_tick_ms(front));
 	return NULL;
 }
 
@@ -151,6 +151,8 @@ int door_start(struct front *front)
 	if (front->door_epoll < 0 || front->door_wake < 0 ||
 	    epoll_ctl(front->door_epoll, EPOLL_CTL_ADD, front->door_wake, &event))
 		return -errno;
+	if (front->no_threads)
+		return 0;
 	r = pthread_create(&front->door, NULL, door, front);
 	front->door_started = !r;
 	return -r;

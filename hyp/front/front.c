@@ -78,6 +78,7 @@ static struct front *new_front(struct store *store, const struct front_config *c
 	front->store = store;
 	front->dir = front->door_epoll = front->door_wake = -1;
 	front->poll_ns = config->poll_us * CLOCK_US;
+	front->no_threads = config->no_threads;
 	front->nr_workers = config->workers ? config->workers : default_workers();
 	if (front->nr_workers > FRONT_MAX_WORKERS)
 		front->nr_workers = FRONT_MAX_WORKERS;
@@ -140,6 +141,12 @@ int front_open(struct front **front_out, struct store *store, const struct front
 out:
 	dispose(front);
 	return r;
+}
+
+bool front_work(struct front *front)
+{
+	door_turn(front, 0);
+	return workers_turn(front);
 }
 
 void front_close(struct front *front)

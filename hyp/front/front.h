@@ -26,6 +26,7 @@ struct front_config {
 	unsigned workers;	/* threads that execute entries; 0: one a CPU, at most 4 */
 	unsigned
 		poll_us; /* how long a worker polls idle rings before it sleeps; 0: sleep at once */
+	bool no_threads; /* tests: no threads; the test calls front_work() */
 };
 
 struct front_client_config {
@@ -45,6 +46,12 @@ struct front_client_config {
  */
 int front_open(struct front **front, struct store *store, const struct front_config *config,
 	       char *err, size_t errlen);
+
+/*
+ * One turn of the door and of each worker, without waiting. True when a worker had something to
+ * do. For tests with no_threads; one thread at a time.
+ */
+bool front_work(struct front *front);
 
 /*
  * Serves one client: attaches the region that its note in the store names (executes what is not

@@ -229,6 +229,7 @@ struct worker {
 
 int workers_start(struct front *front);
 void workers_stop(struct front *front); /* twice-callable */
+bool workers_turn(struct front *front); /* see front_work() */
 
 /* Stops all workers between two batches, and lets them go on. Under front.lock. */
 void workers_pause(struct front *front);
@@ -299,6 +300,7 @@ struct front {
 	unsigned nr_slots; /* slots before this one may be used */
 	uint32_t generation;
 
+	bool no_threads;
 	unsigned nr_workers;
 	struct worker workers[FRONT_MAX_WORKERS];
 	_Atomic bool stop;
@@ -380,6 +382,7 @@ enum door_watch { DOOR_LISTENER, DOOR_CONNECTION, DOOR_OWNER };
 
 int door_start(struct front *front);
 void door_stop(struct front *front); /* twice-callable */
+void door_turn(struct front *front, int wait_ms);
 int door_add(struct front_client *client, enum door_watch what, int fd);
 void door_remove(struct front *front, int fd);
 
