@@ -31,6 +31,7 @@ int clients_channel(void *arg, const char *name, struct control_channel *channel
 	channel->polling = status.polling;
 	channel->pid = status.pid;
 	channel->rings = status.rings;
+	channel->max_rings = status.max_rings;
 	channel->entries = status.entries;
 	channel->region_bytes = status.region_bytes;
 	snprintf(channel->socket, sizeof(channel->socket), "%s", status.socket);

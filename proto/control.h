@@ -79,8 +79,9 @@
 #define TMEM_KEY_STATE "state" /* one of the states below */
 #define TMEM_KEY_FROZEN "frozen"
 #define TMEM_KEY_POLLING "polling"
-#define TMEM_KEY_PID "pid" /* of the region's owner, or null */
+#define TMEM_KEY_PID "pid" /* of the region's owner, or null; of the service: its own */
 #define TMEM_KEY_RINGS "rings"
+#define TMEM_KEY_MAX_RINGS "max_rings" /* that the configuration allows: doorbells each way */
 #define TMEM_KEY_ENTRIES "entries"
 #define TMEM_KEY_REGION_BYTES "region_bytes"
 #define TMEM_KEY_SOCKET "socket"
@@ -106,6 +107,8 @@
 #define TMEM_KEY_ARENA_FORMAT "arena_format"
 #define TMEM_KEY_ARENA_BYTES "arena_bytes" /* that the arena could ever hold */
 #define TMEM_KEY_HUGE_PAGES "huge_pages"
+#define TMEM_KEY_HOST_RESERVE_BYTES "host_reserve_bytes" /* of MemAvailable; 0 none */
+#define TMEM_KEY_FD_STORE "fd_store" /* descriptors that the manager keeps at most; null unknown */
 #define TMEM_KEY_FREEABLE_BYTES "freeable_bytes"   /* physical */
 #define TMEM_KEY_RECLAIMED_BYTES "reclaimed_bytes" /* physical */
 #define TMEM_KEY_COMPLETE "complete"		   /* all that was asked for was done */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "proto/control.h"
@@ -87,6 +88,7 @@ static void put_channel(struct control *control, const char *name, json_t *o)
 	json_object_set_new(o, TMEM_KEY_POLLING, json_boolean(ch.polling));
 	json_object_set_new(o, TMEM_KEY_PID, ch.pid ? json_integer(ch.pid) : json_null());
 	put_int(o, TMEM_KEY_RINGS, ch.rings);
+	put_int(o, TMEM_KEY_MAX_RINGS, ch.max_rings);
 	put_int(o, TMEM_KEY_ENTRIES, ch.entries);
 	put_int(o, TMEM_KEY_REGION_BYTES, ch.region_bytes);
 	json_object_set_new(o, TMEM_KEY_SOCKET, json_string(ch.socket));
@@ -204,9 +206,14 @@ static json_t *client_details(struct control *control, struct store_client *clie
 static json_t *service_details(struct control *control)
 {
 	json_t *o = service_summary(control);
+	int64_t fd_store = notify_fd_store();
 	struct store_info info;
 
 	store_info(control->store, &info);
+	put_int(o, TMEM_KEY_PID, (uint64_t)getpid());
+	put_int(o, TMEM_KEY_HOST_RESERVE_BYTES, store_host_reserve(control->store));
+	json_object_set_new(o, TMEM_KEY_FD_STORE,
+			    fd_store < 0 ? json_null() : json_integer(fd_store));
 	json_object_set_new(o, TMEM_KEY_ARENA, json_string(info.arena_path));
 	put_int(o, TMEM_KEY_ARENA_FORMAT, info.format);
 	put_int(o, TMEM_KEY_ARENA_BYTES, info.capacity);

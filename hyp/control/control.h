@@ -96,6 +96,7 @@ struct control_channel {
 	bool polling;
 	pid_t pid; /* 0 none */
 	unsigned rings;
+	unsigned max_rings;
 	unsigned entries;
 	uint64_t region_bytes;
 	char socket[CONFIG_SOCKET_MAX];
@@ -154,5 +155,8 @@ void notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Microseconds within which the service manager wants to hear WATCHDOG=1; 0: it does not. */
 uint64_t notify_watchdog_us(void);
+
+/* File descriptors that the service manager keeps for us at most; 0 none, -1 it does not say. */
+int64_t notify_fd_store(void);
 
 #endif

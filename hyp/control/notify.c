@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
@@ -29,6 +30,16 @@ uint64_t notify_watchdog_us(void)
 	return sd_watchdog_enabled(0, &us) > 0 ? us : 0;
 }
 
+int64_t notify_fd_store(void)
+{
+	/* Managers before systemd 254 do not say it. */
+	const char *most = getenv("FDSTORE");
+
+	if (!getenv("NOTIFY_SOCKET"))
+		return 0;
+	return most ? strtol(most, NULL, 10) : -1;
+}
+
 #else
 
 void notify(const char *fmt, ...)
@@ -37,6 +48,11 @@ void notify(const char *fmt, ...)
 }
 
 uint64_t notify_watchdog_us(void)
+{
+	return 0;
+}
+
+int64_t notify_fd_store(void)
 {
 	return 0;
 }

@@ -323,6 +323,7 @@ int front_client_status(struct front *front, const char *name, struct front_stat
 		status->polling = client->polling;
 		status->pid = client->owner.pid;
 		status->rings = client->nr_rings;
+		status->max_rings = client->max_rings;
 		status->entries = client->entries;
 		status->region_bytes = status->attached ? client->region.bytes : 0;
 		snprintf(status->socket, sizeof(status->socket), "%s", client->socket);

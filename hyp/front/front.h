@@ -71,6 +71,7 @@ struct front_status {
 	bool polling;	/* no doorbells: attached again after a restart without fd store */
 	pid_t pid;	/* owner of the region: QEMU or a local process; 0 none */
 	unsigned rings;
+	unsigned max_rings; /* of the configuration */
 	unsigned entries; /* of each ring */
 	uint64_t region_bytes;
 	char socket[108];

@@ -180,6 +180,11 @@ void store_set_host_reserve(struct store *store, uint64_t host_reserve)
 	worker_wake(store);
 }
 
+uint64_t store_host_reserve(const struct store *store)
+{
+	return atomic_load(&store->host_reserve);
+}
+
 counter_t *store_counters(struct store *store)
 {
 	uint64_t whole = atomic_load(&store->alloc.whole_chunks), stored = 0;

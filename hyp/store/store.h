@@ -201,6 +201,7 @@ bool store_frozen(const struct store *store);
 int store_set_pool_max(struct store *store, uint64_t pool_max);
 uint64_t store_pool_max(const struct store *store);
 void store_set_host_reserve(struct store *store, uint64_t host_reserve);
+uint64_t store_host_reserve(const struct store *store);
 
 /* Physical bytes that could be given to the host: ready chunks, free slabs and ephemeral pages. */
 uint64_t store_freeable(struct store *store);

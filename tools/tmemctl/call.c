@@ -16,7 +16,7 @@
 
 #include "proto/control.h"
 
-static int unreached(const struct ctl *ctl, int error)
+static int unreached(const struct ctl *ctl, int error, char why[CTL_WHY_MAX])
 {
 	const char *help = "";
 
@@ -26,7 +26,7 @@ static int unreached(const struct ctl *ctl, int error)
 		help = " (is tmemd running?)";
 	else if (error == EACCES)
 		help = " (allowed are root and the group of the control socket)";
-	fprintf(stderr, "tmemctl: %s: %s%s\n", ctl->socket, strerror(error), help);
+	snprintf(why, CTL_WHY_MAX, "%s: %s%s", ctl->socket, strerror(error), help);
 	return CTL_UNREACHED;
 }
 
@@ -109,7 +109,7 @@ static int receive_line(int fd, int patience, char **line)
 	return r;
 }
 
-static int judge(json_t *answer, json_t **result)
+static int judge(json_t *answer, json_t **result, char why[CTL_WHY_MAX])
 {
 	json_t *error = json_object_get(answer, TMEM_KEY_ERROR);
 	const char *message = json_string_value(json_object_get(error, TMEM_KEY_MESSAGE));
@@ -120,14 +120,15 @@ static int judge(json_t *answer, json_t **result)
 		return CTL_OK;
 	}
 	if (!message) {
-		fprintf(stderr, "tmemctl: the answer is not one of tmemd's\n");
+		snprintf(why, CTL_WHY_MAX, "the answer is not one of tmemd's");
 		return CTL_UNREACHED;
 	}
-	fprintf(stderr, "tmemctl: %s\n", message);
+	snprintf(why, CTL_WHY_MAX, "%s", message);
 	return CTL_REFUSED;
 }
 
-int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **result)
+int ctl_ask(const struct ctl *ctl, json_t *request, int patience, json_t **result,
+	    char why[CTL_WHY_MAX])
 {
 	char *text = json_dumps(request, JSON_COMPACT);
 	char *line = NULL;
@@ -136,7 +137,7 @@ int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **resu
 
 	json_decref(request);
 	if (!text)
-		return unreached(ctl, ENOMEM);
+		return unreached(ctl, ENOMEM, why);
 	r = connect_to(ctl->socket, patience, &fd);
 	if (!r)
 		r = send_all(fd, text, strlen(text));
@@ -149,10 +150,20 @@ int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **resu
 	if (fd >= 0)
 		close(fd);
 	if (r)
-		return unreached(ctl, r);
+		return unreached(ctl, r, why);
 	answer = json_loads(line, 0, NULL);
 	free(line);
-	r = judge(answer, result);
+	r = judge(answer, result, why);
 	json_decref(answer);
+	return r;
+}
+
+int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **result)
+{
+	char why[CTL_WHY_MAX];
+	int r = ctl_ask(ctl, request, patience, result, why);
+
+	if (r)
+		fprintf(stderr, "tmemctl: %s\n", why);
 	return r;
 }

@@ -3,6 +3,13 @@ bin_PROGRAMS += tmemctl
 tmemctl_SOURCES = \
 	proto/control.h proto/size.h \
 	tools/tmemctl/call.c \
+	tools/tmemctl/doctor.c \
+	tools/tmemctl/doctor.h \
+	tools/tmemctl/doctor_guest.c \
+	tools/tmemctl/doctor_host.c \
+	tools/tmemctl/doctor_process.c \
+	tools/tmemctl/doctor_service.c \
+	tools/tmemctl/look.c \
 	tools/tmemctl/print.c \
 	tools/tmemctl/tmemctl.c \
 	tools/tmemctl/tmemctl.h

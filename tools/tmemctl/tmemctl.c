@@ -16,9 +16,6 @@
 #include "proto/control.h"
 #include "proto/size.h"
 
-/* Seconds that an answer may take beyond what was asked for. */
-#define PATIENCE_S 30
-
 struct command {
 	const char *name;
 	const char *args;
@@ -37,7 +34,7 @@ static json_t *request_of(const char *command)
 static int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(json_t *result))
 {
 	json_t *result;
-	int r = ctl_call(ctl, request, PATIENCE_S, &result);
+	int r = ctl_call(ctl, request, CTL_PATIENCE_S, &result);
 
 	if (r)
 		return r;
@@ -211,7 +208,7 @@ static int run_reclaim(const struct ctl *ctl)
 				    json_integer((json_int_t)(seconds * 1000)));
 	else
 		seconds = TMEM_CONTROL_RECLAIM_MS / 1000;
-	r = ctl_call(ctl, request, (int)seconds + PATIENCE_S, &result);
+	r = ctl_call(ctl, request, (int)seconds + CTL_PATIENCE_S, &result);
 	if (r)
 		return r;
 	complete = json_is_true(json_object_get(result, TMEM_KEY_COMPLETE));
@@ -274,6 +271,11 @@ static const struct command commands[] = {
 	{"shared-auth", "CLIENT UUID {allow|deny}",
 	 "Lets a client create or join the shared pool of that UUID, or no longer.\n", 3, 3, "",
 	 run_shared_auth},
+	{"doctor", "[--guest] [--root DIR]",
+	 "What is wrong or wasteful on this host, each with its remedy; exit status 1 when it is\n"
+	 "more than a note. With --guest: in this guest, where no service is asked. --root: read\n"
+	 "/proc and /sys below that directory, e.g. copies of another machine's.\n",
+	 0, 0, "jgr", run_doctor},
 	{"version", "", "Versions of the service and its protocols.\n", 0, 0, "j", run_version},
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -321,7 +323,8 @@ static int check_usage(const struct command *command, const struct ctl *ctl)
 	const char *options = command->options;
 
 	if ((ctl->json && !strchr(options, 'j')) || (ctl->all && !strchr(options, 'a')) ||
-	    (ctl->timeout >= 0 && !strchr(options, 't')))
+	    (ctl->timeout >= 0 && !strchr(options, 't')) ||
+	    (ctl->guest && !strchr(options, 'g')) || (ctl->root && !strchr(options, 'r')))
 		return bad_usage("an option that this command does not have", command->name);
 	if (ctl->argc < command->min_args)
 		return bad_usage("an argument is missing", command->name);
@@ -346,6 +349,8 @@ int main(int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},
 		{"all", no_argument, NULL, 'a'},
 		{"timeout", required_argument, NULL, 't'},
+		{"guest", no_argument, NULL, 'g'},
+		{"root", required_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{0},
@@ -369,6 +374,12 @@ int main(int argc, char **argv)
 		case 't':
 			if (!parse_seconds(optarg, &ctl.timeout))
 				return bad_usage("allowed are 0 to 3600 seconds", optarg);
+			break;
+		case 'g':
+			ctl.guest = true;
+			break;
+		case 'r':
+			ctl.root = optarg;
 			break;
 		case 'h':
 			want_help = true;
