@@ -231,10 +231,12 @@ void life_beat(struct front_client *client)
 
 int life_begin(struct front_client *client, const struct owner *owner)
 {
-	int r = region_create(&client->region, client->front->dir, client->file,
-			      client->region_bytes);
 	struct answer answer = {.state = TMEM_SERVICE_LISTENING};
+	int r = -ENOMEM;
 
+	if (store_has_room(client->front->store, client->region_bytes))
+		r = region_create(&client->region, client->front->dir, client->file,
+				  client->region_bytes);
 	if (r)
 		return r;
 	client->owner = *owner;

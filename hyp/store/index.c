@@ -101,9 +101,11 @@ static bool table_grow(struct store *store, struct table *table)
 		return false;
 	if (more > table->max - ready)
 		more = table->max - ready;
-	if (fault_in((void *)((uintptr_t)(table->buckets + ready) & ~4095ul),
+	if (atomic_load(&store->host_left) < more * sizeof(*table->buckets) ||
+	    fault_in((void *)((uintptr_t)(table->buckets + ready) & ~4095ul),
 		     (more * sizeof(*table->buckets) + 4095) & ~4095ul))
 		return false;
+	pressure_taken(store, more * sizeof(*table->buckets));
 	atomic_store(&table->ready, ready + more);
 	atomic_fetch_add(&store->index_bytes, more * sizeof(*table->buckets));
 	return true;

@@ -5,6 +5,7 @@ libstore_a_SOURCES = \
 	hyp/store/store.h hyp/store/store_priv.h \
 	hyp/store/alloc.c hyp/store/alloc.h \
 	hyp/store/arena.c hyp/store/arena.h \
+	hyp/store/cgroup.c hyp/store/cgroup.h \
 	hyp/store/client.c \
 	hyp/store/codec.c \
 	hyp/store/compact.c \

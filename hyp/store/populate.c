@@ -7,6 +7,8 @@
 #include "store/store_priv.h"
 
 #define EVICT_BATCH 256
+/* A chunk and its slabs' private twins. */
+#define CHUNK_COST (CHUNK_BYTES + CHUNK_SLABS * sizeof(struct slab))
 
 static uint64_t area_bytes(uint64_t items, size_t size)
 {
@@ -27,15 +29,16 @@ uint64_t pool_bytes(const struct store *store)
 static bool may_grow(const struct store *store, uint64_t bytes)
 {
 	return pool_bytes(store) + bytes <= atomic_load(&store->pool_max) &&
-	       !atomic_load(&store->pressure) && !atomic_load(&store->reclaim_want);
+	       bytes <= atomic_load(&store->host_left) && !atomic_load(&store->reclaim_want);
 }
 
 static void update_growth(struct store *store, bool host_has)
 {
 	uint64_t have = pool_bytes(store), max = atomic_load(&store->pool_max), chunks = 0;
+	uint64_t host = atomic_load(&store->host_left);
 
-	if (host_has && have < max && !atomic_load(&store->pressure))
-		chunks = (max - have) / CHUNK_BYTES;
+	if (host_has && have < max)
+		chunks = (max - have < host ? max - have : host) / CHUNK_BYTES;
 	atomic_store(&store->alloc.growth, chunks * CHUNK_SLABS);
 }
 
@@ -48,9 +51,20 @@ static bool table_more(struct store *store, uint64_t off, _Atomic uint64_t *high
 	if (*high == max || !may_grow(store, CHUNK_BYTES) ||
 	    arena_populate(&store->arena, off + have, CHUNK_BYTES))
 		return false;
+	pressure_taken(store, CHUNK_BYTES);
 	items = (have + CHUNK_BYTES) / size;
 	atomic_store(high, items < max ? items : max);
 	return true;
+}
+
+static int chunk_more(struct store *store)
+{
+	int r = alloc_chunk_add(&store->alloc);
+
+	counter_add(&store->counters[r ? STORE_POPULATE_FAILED : STORE_CHUNKS_POPULATED], 1);
+	if (!r)
+		pressure_taken(store, CHUNK_COST);
+	return r;
 }
 
 static uint64_t wanted_slabs(const struct store *store)
@@ -72,12 +86,8 @@ bool populate_step(struct store *store)
 		any |= table_more(store, sb->objects_off, &sb->objects_high, sb->max_objects,
 				  sizeof(struct object));
 	if (atomic_load(&store->alloc.free_slabs) < wanted_slabs(store) &&
-	    may_grow(store, CHUNK_BYTES + CHUNK_SLABS * sizeof(struct slab))) {
-		r = alloc_chunk_add(&store->alloc);
-		if (!r)
-			counter_add(&store->counters[STORE_CHUNKS_POPULATED], 1);
-		else
-			counter_add(&store->counters[STORE_POPULATE_FAILED], 1);
+	    may_grow(store, CHUNK_COST)) {
+		r = chunk_more(store);
 		any |= !r;
 	}
 	update_growth(store, r == 0);

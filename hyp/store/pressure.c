@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Is the host short of memory?
+ * Is the host short of memory, and how much may the pool still take?
  *
- * It is when MemAvailable falls below host_reserve. MemAvailable is an estimate, so between the
- * reserve and twice the reserve the kernel's own measure counts as well: time in which all tasks
- * waited for memory ("full" in /proc/pressure/memory, PSI). Without a reserve nothing is looked at.
+ * It is short when MemAvailable falls below host_reserve. MemAvailable is an estimate, so between
+ * the reserve and twice the reserve the kernel's own measure counts as well: time in which all
+ * tasks waited for memory ("full" in /proc/pressure/memory, PSI). Without a reserve the host is not
+ * looked at. A control group near its limit counts like a host (cgroup.h).
+ *
+ * The pool grows until it comes near to where the host would be short, and stops there: growing
+ * into the shortage would drop the ephemeral pages that it grew for. What it may take is counted
+ * down between two looks, and near the end there is a look for each chunk, because populating is
+ * much faster than looks are frequent.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/store_priv.h"
@@ -17,71 +19,76 @@
 #define LOOK_INTERVAL (200 * CLOCK_MS)
 /* The host is well again when it has 1/8 more than the reserve. */
 #define HYSTERESIS 8
-/* Waiting for memory for more than 1/STALLED of the time. */
-#define STALLED 20
+/* Percent of the last ten seconds in which all tasks waited for memory. */
+#define STALLED 5
+/* With no more than this left to take, each chunk is worth a look. */
+#define NEAR (64ull << 20)
 
-/* The number behind `key` in a small file of the kernel's; false when it cannot be read. */
-static bool read_number(int fd, const char *line, const char *key, uint64_t *value)
+/* MemAvailable as seen from the reserve. An unreadable one changes nothing but growth. */
+static bool host_short(struct store *store, struct cgroup_room *room)
 {
-	char text[2048], *at;
-	ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+	uint64_t reserve = atomic_load(&store->host_reserve), have, enough, percent;
 
-	if (n <= 0)
+	if (!reserve)
 		return false;
-	text[n] = 0;
-	at = strstr(text, line);
-	at = at ? strstr(at, key) : NULL;
-	if (!at)
-		return false;
-	*value = strtoull(at + strlen(key), NULL, 10);
-	return true;
-}
-
-/* Did tasks wait for memory, more than a little, since the last look? */
-static bool stalled(struct store *store, uint64_t now)
-{
-	uint64_t total, last = store->psi_total, passed = now - store->psi_at;
-	bool first = !store->psi_at;
-
-	if (!read_number(store->psi_fd, "full ", "total=", &total))
-		return false;
-	store->psi_total = total; /* microseconds */
-	store->psi_at = now;
-	return !first && (total - last) * CLOCK_US * STALLED > passed;
-}
-
-static bool short_of_memory(struct store *store, uint64_t reserve, uint64_t have, bool was,
-			    uint64_t now)
-{
-	bool stall = stalled(store, now);
-
-	if (have < reserve || (have < 2 * reserve && stall))
+	if (!read_number(store->meminfo_fd, "MemAvailable:", ":", &have)) {
+		room->grow = 0;
+		return store->host_low;
+	}
+	have *= 1024;
+	enough = reserve + reserve / HYSTERESIS;
+	if (have < enough + room->grow)
+		room->grow = have > enough ? have - enough : 0;
+	if (have < reserve || (have <= enough && store->host_low))
 		return true;
-	return was && have <= reserve + reserve / HYSTERESIS;
+	return have < 2 * reserve && read_number(store->psi_fd, "full ", "avg10=", &percent) &&
+	       percent >= STALLED;
+}
+
+static void say(const struct store *store, const struct cgroup_room *room)
+{
+	uint64_t reserve = atomic_load(&store->host_reserve);
+
+	if (room->low)
+		log_limited(LOG_WARN,
+			    "the control group of the service is near its limit of %llu MiB: "
+			    "ephemeral pages go, the pool does not grow",
+			    (unsigned long long)room->limit >> 20);
+	else
+		log_limited(LOG_WARN,
+			    "the host is short of memory: less than host_reserve, %llu MiB, or "
+			    "near it and stalling: ephemeral pages go, the pool does not grow",
+			    (unsigned long long)reserve >> 20);
 }
 
 void pressure_check(struct store *store, bool at_once)
 {
-	uint64_t reserve = atomic_load(&store->host_reserve), have, now = clock_ns();
 	bool was = atomic_load(&store->pressure), is;
+	uint64_t now = clock_ns();
+	struct cgroup_room room;
 
 	if (!at_once && now < store->next_look)
 		return;
 	store->next_look = now + LOOK_INTERVAL;
-	if (!reserve) {
-		atomic_store(&store->pressure, false);
-		return;
-	}
-	if (!read_number(store->meminfo_fd, "MemAvailable:", ":", &have))
-		return;
-	have *= 1024;
-	is = short_of_memory(store, reserve, have, was, now);
+	cgroup_look(&store->cgroup, &room);
+	store->host_low = host_short(store, &room);
+	is = store->host_low || room.low;
+	atomic_store(&store->host_left, is ? 0 : room.grow);
 	atomic_store(&store->pressure, is);
 	if (is && !was) {
 		counter_add(&store->counters[STORE_PRESSURE], 1);
-		log_limited(LOG_WARN,
-			    "the host is short of memory: %llu MiB available, host_reserve is %llu "
-			    "MiB: ephemeral pages go, the pool does not grow",
-			    (unsigned long long)have >> 20, (unsigned long long)reserve >> 20);
+		say(store, &room);
 	}
+}
+
+void pressure_taken(struct store *store, uint64_t bytes)
+{
+	uint64_t left = atomic_load(&store->host_left);
+
+	if (left == UINT64_MAX)
+		return;
+	left -= bytes < left ? bytes : left;
+	atomic_store(&store->host_left, left);
+	if (left < NEAR)
+		store->next_look = 0;
 }

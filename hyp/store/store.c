@@ -16,6 +16,8 @@
 #define READY_MOST 32
 /* Steps of populating before anybody is served. */
 #define FIRST_STEPS 64
+/* Below its group's limit nobody but the kernel and small allocations go. */
+#define ROOM_LEAST (4ull << 20)
 
 static uint64_t default_capacity(const struct store_config *config)
 {
@@ -34,13 +36,16 @@ static unsigned default_ready(uint64_t pool_max)
 
 static int populate_first(struct store *store, char *err, size_t errlen)
 {
-	pressure_check(store, true);
-	for (unsigned i = 0; i < FIRST_STEPS && populate_step(store); i++)
-		;
+	for (unsigned i = 0; i < FIRST_STEPS; i++) {
+		pressure_check(store, !i);
+		if (!populate_step(store))
+			break;
+	}
 	if (!atomic_load(&store->alloc.free_slabs) && !atomic_load(&store->alloc.used_slabs)) {
 		snprintf(err, errlen,
 			 "no memory for the pool: pool_max must be at least 16M, the mount of %s "
-			 "must have room, and the host more than host_reserve available",
+			 "must have room, the host more than host_reserve available, and a limit "
+			 "of the control group must leave more than its reserve of 8M or 1/16",
 			 store->arena.path);
 		return -ENOMEM;
 	}
@@ -76,6 +81,7 @@ static int set_up(struct store *store, const struct store_config *config, char *
 	/* Kernels without PSI have no such file. */
 	store->psi_fd = open(config->psi_path ? config->psi_path : "/proc/pressure/memory",
 			     O_RDONLY | O_CLOEXEC);
+	cgroup_open(&store->cgroup, config->proc_path ? config->proc_path : "/proc/self");
 	r = alloc_init(&store->alloc, &store->arena);
 	if (!r)
 		r = index_init(store);
@@ -129,6 +135,7 @@ void store_close(struct store *store)
 	index_fini(store);
 	alloc_fini(&store->alloc);
 	arena_close(&store->arena);
+	cgroup_close(&store->cgroup);
 	if (store->meminfo_fd >= 0)
 		close(store->meminfo_fd);
 	if (store->psi_fd >= 0)
@@ -183,6 +190,13 @@ void store_set_host_reserve(struct store *store, uint64_t host_reserve)
 uint64_t store_host_reserve(const struct store *store)
 {
 	return atomic_load(&store->host_reserve);
+}
+
+bool store_has_room(const struct store *store, uint64_t bytes)
+{
+	uint64_t left = cgroup_left(&store->cgroup);
+
+	return left >= bytes && left - bytes >= ROOM_LEAST;
 }
 
 counter_t *store_counters(struct store *store)

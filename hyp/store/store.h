@@ -44,6 +44,7 @@ struct store_config {
 	bool no_worker;		  /* tests: no background thread; the test calls store_work() */
 	const char *meminfo_path; /* tests: instead of /proc/meminfo */
 	const char *psi_path;	  /* tests: instead of /proc/pressure/memory */
+	const char *proc_path;	  /* tests: instead of /proc/self */
 };
 
 /*
@@ -202,6 +203,12 @@ int store_set_pool_max(struct store *store, uint64_t pool_max);
 uint64_t store_pool_max(const struct store *store);
 void store_set_host_reserve(struct store *store, uint64_t host_reserve);
 uint64_t store_host_reserve(const struct store *store);
+
+/*
+ * May somebody in this process take `bytes` for another purpose, within the limits of its control
+ * groups? Near a limit the kernel would kill the service instead of failing the allocation.
+ */
+bool store_has_room(const struct store *store, uint64_t bytes);
 
 /* Physical bytes that could be given to the host: ready chunks, free slabs and ephemeral pages. */
 uint64_t store_freeable(struct store *store);

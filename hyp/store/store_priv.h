@@ -18,6 +18,7 @@
 
 #include "store/alloc.h"
 #include "store/arena.h"
+#include "store/cgroup.h"
 #include "store/store.h"
 
 #define DESC_BLOCK 256u
@@ -99,6 +100,7 @@ struct store {
 	_Atomic uint64_t host_reserve;
 	_Atomic uint64_t index_bytes; /* private memory of the tables */
 	_Atomic bool pressure;	      /* the host is short of memory */
+	_Atomic uint64_t host_left;   /* bytes that the pool may take before it is */
 	_Atomic bool starving;	      /* a put found no memory since the worker looked */
 	_Atomic uint32_t dying_pools;
 	_Atomic uint64_t reclaim_want; /* bytes that store_reclaim() still waits for */
@@ -114,9 +116,9 @@ struct store {
 	pthread_mutex_t work; /* one step of background work at a time */
 	int meminfo_fd;
 	int psi_fd;
+	struct cgroup cgroup;
+	bool host_low;	      /* MemAvailable is below the reserve, or stalls near it */
 	uint64_t next_look;   /* ns */
-	uint64_t psi_total;   /* us */
-	uint64_t psi_at;      /* ns */
 	unsigned evict_shard; /* where eviction goes on */
 	uint16_t evict_pools[ARENA_MAX_POOLS];
 	unsigned compact_class;
@@ -225,7 +227,8 @@ bool give_back_step(struct store *store);
 bool make_room_step(struct store *store);
 bool tidy_step(struct store *store);
 uint64_t pool_bytes(const struct store *store);
-void pressure_check(struct store *store, bool now);
+void pressure_check(struct store *store, bool at_once);
+void pressure_taken(struct store *store, uint64_t bytes); /* by the pool, from the host */
 
 int rebuild(struct store *store);
 

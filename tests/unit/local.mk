@@ -6,7 +6,8 @@ tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 
 if HAVE_CUNIT
 UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_test \
-	tests/unit/base_test tests/unit/client_test tests/unit/codec_test tests/unit/index_test \
+	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
+	tests/unit/codec_test tests/unit/index_test \
 	tests/unit/pages_test tests/unit/pool_test
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
@@ -22,6 +23,9 @@ tests_unit_arena_test_LDADD = $(UNIT_LIBS)
 tests_unit_base_test_SOURCES = tests/unit/base_test.c tests/unit/unit.h
 tests_unit_base_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_base_test_LDADD = $(UNIT_LIBS)
+tests_unit_cgroup_test_SOURCES = tests/unit/cgroup_test.c tests/unit/unit.h
+tests_unit_cgroup_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_cgroup_test_LDADD = $(UNIT_LIBS)
 tests_unit_codec_test_SOURCES = tests/unit/codec_test.c tests/unit/unit.h
 tests_unit_codec_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_codec_test_LDADD = $(UNIT_LIBS)
