@@ -69,7 +69,11 @@
 	X(CHUNKS_RETURNED, "chunks_returned", "chunks", COUNTER, "chunks given back to the host")  \
 	X(POPULATE_FAILED, "populate_failed", "events", COUNTER, "the host had no chunk to give")  \
 	X(PAGES_MOVED, "pages_moved", "pages", COUNTER, "pages moved by compaction")               \
-	X(PRESSURE, "pressure", "events", COUNTER, "times that the host ran short of memory")      \
+	X(PRESSURE, "pressure", "events", COUNTER,                                                 \
+	  "times that the host, or a control group of the service, ran short of memory")           \
+	X(SHORT, "short", "flag", GAUGE, "1 while it is short of memory")                             \
+	X(GROWTH_BYTES, "growth_bytes", "bytes", GAUGE,                                            \
+	  "physical memory that the pool may still take: pool_max, host_reserve, control groups")  \
 	X(SWEPT, "swept", "pages", COUNTER, "pages of destroyed pools freed")                      \
 	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \
 	X(REBUILD_NS, "rebuild_ns", "nanoseconds", GAUGE, "time that the rebuild took")

@@ -43,7 +43,7 @@ static bool have_capability(int cap)
 	return data[cap / 32].effective & (1u << (cap % 32));
 }
 
-static void protect_io(void)
+static bool protect_io(void)
 {
 	int r = prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) ? -errno : 0;
 
@@ -55,9 +55,10 @@ static void protect_io(void)
 			"service "
 			"may wait for its own guests' swap",
 			strerror(-r), r == -EPERM ? ", CAP_SYS_RESOURCE is needed" : "");
+	return !r;
 }
 
-static void protect_memory(void)
+static bool protect_memory(void)
 {
 	struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY}, limit;
 	int r = 0;
@@ -77,32 +78,37 @@ static void protect_memory(void)
 			"LimitMEMLOCK=infinity; "
 			"else the host may swap the service itself out",
 			strerror(-r));
+	return !r;
 }
 
-static void protect_from_oom(void)
+static bool protect_from_oom(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
 	char now[16] = "";
+	bool done;
 
 	/* The service manager may have done it; lowering it takes CAP_SYS_RESOURCE. */
 	if (fd >= 0 && read(fd, now, sizeof(now) - 1) > 0 && !strncmp(now, "-999", 4)) {
 		close(fd);
-		return;
+		return true;
 	}
-	if (fd < 0 || pwrite(fd, "-999", 4, 0) != 4)
+	done = fd >= 0 && pwrite(fd, "-999", 4, 0) == 4;
+	if (!done)
 		log_msg(LOG_WARN,
 			"oom_score_adj cannot be set to -999 (%s): set OOMScoreAdjust=-999 in the "
 			"unit; else the OOM killer may choose the service, which frees nothing",
 			strerror(errno));
 	if (fd >= 0)
 		close(fd);
+	return done;
 }
 
 void process_protect(void)
 {
-	protect_io();
-	protect_memory();
-	protect_from_oom();
+	bool io = protect_io(), memory = protect_memory(), oom = protect_from_oom();
+
+	if (io && memory && oom)
+		log_msg(LOG_INFO, "IO_FLUSHER is set, memory is locked, oom_score_adj is -999");
 }
 
 static int keep_capabilities(unsigned mask)

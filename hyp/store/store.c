@@ -214,6 +214,9 @@ counter_t *store_counters(struct store *store)
 	counter_set(&store->counters[STORE_META_BYTES], pool_bytes(store) - chunks * CHUNK_BYTES);
 	counter_set(&store->counters[STORE_POOL_BYTES], pool_bytes(store));
 	counter_set(&store->counters[STORE_STORED_BYTES], stored);
+	counter_set(&store->counters[STORE_SHORT], atomic_load(&store->pressure));
+	counter_set(&store->counters[STORE_GROWTH_BYTES],
+		    atomic_load(&store->alloc.growth) * SLAB_BYTES);
 	counter_set(&store->counters[STORE_ALLOCATED_BYTES],
 		    atomic_load(&store->alloc.used_slabs) * SLAB_BYTES);
 	return store->counters;
