@@ -71,7 +71,7 @@
 	X(PAGES_MOVED, "pages_moved", "pages", COUNTER, "pages moved by compaction")               \
 	X(PRESSURE, "pressure", "events", COUNTER,                                                 \
 	  "times that the host, or a control group of the service, ran short of memory")           \
-	X(SHORT, "short", "flag", GAUGE, "1 while it is short of memory")                             \
+	X(SHORT, "short", "flag", GAUGE, "1 while it is short of memory")                          \
 	X(GROWTH_BYTES, "growth_bytes", "bytes", GAUGE,                                            \
 	  "physical memory that the pool may still take: pool_max, host_reserve, control groups")  \
 	X(SWEPT, "swept", "pages", COUNTER, "pages of destroyed pools freed")                      \
