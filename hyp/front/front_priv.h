@@ -28,7 +28,7 @@
 #include "store/store.h"
 
 #define FRONT_MAX_WORKERS 4
-#define FRONT_BATCH 32		       /* entries executed between two looks at anything else */
+#define FRONT_BATCH STORE_BATCH	       /* entries executed between two looks at anything else */
 #define FRONT_TICK_NS (100 * CLOCK_MS) /* heartbeat, hellos by timer */
 #define FRONT_HELLO_NS (20 * CLOCK_MS) /* one client's hellos are answered no faster */
 #define FRONT_VM_PEER 0

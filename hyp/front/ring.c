@@ -192,24 +192,26 @@ unsigned ring_step(struct ring *ring, unsigned max)
 	uint16_t number[FRONT_BATCH];
 	uint32_t mask = ring->n - 1, head = ring->head;
 	uint32_t waiting = LOAD_ACQUIRE(ring->ctl->sq_tail) - head;
-	struct store_handle handle;
+	struct store_handle handles[FRONT_BATCH];
 	unsigned nr, i;
 
 	if (waiting > ring->n)
 		return give_up(ring, "entries submitted", waiting, ring->n);
 	nr = waiting < max ? waiting : max;
+	if (!nr)
+		return 0;
 	for (i = 0; i < nr; i++) {
 		number[i] = READ_ONCE(ring->sq[(head + i) & mask]);
 		if (number[i] >= ring->n)
 			break;
 		copy_entry(&batch[i], &ring->entries[number[i]]);
-		handle_of(&handle, &batch[i]);
-		store_prefetch(ring->client->store, &handle);
+		handle_of(&handles[i], &batch[i]);
 	}
 	/* What came before the bad number is honoured; the next step begins with it. */
-	if (nr && !i)
+	if (!i)
 		return give_up(ring, "entry number", number[0], ring->n);
 	nr = i;
+	store_prefetch(ring->client->store, handles, nr);
 	for (i = 0; i < nr; i++) {
 		execute(ring, head + i, number[i], &batch[i]);
 		if (i % PUBLISH == PUBLISH - 1)

@@ -17,6 +17,7 @@
 
 #define FIRST_BUCKETS 1024u
 #define GROW_BUCKETS 4096u /* 16 KiB */
+#define PREFETCH_LINES 8   /* of stored bytes; the processor asks for what follows */
 
 uint64_t object_hash(const struct store *store, uint32_t pool, const uint64_t object[3])
 {
@@ -405,24 +406,43 @@ void page_touch(struct store *store, struct shard *shard, uint32_t no)
 	list_add(store, list, no);
 }
 
-void index_prefetch(struct store *store, const struct key *key)
+static _Atomic uint32_t *page_bucket(const struct store *store, const struct key *key)
 {
-	struct table *table = &store->shards[key->shard].pages;
-	uint32_t no = atomic_load_explicit(&table->buckets[bucket_of(table, key->page_hash)],
-					   memory_order_relaxed);
-	const struct desc *desc;
-	uint64_t word;
+	const struct table *table = &store->shards[key->shard].pages;
 
-	if (!no)
-		return;
-	/* A hint without the lock: what is read here decides nothing. */
-	desc = &store->arena.descs[no - 1];
-	word = atomic_load_explicit(&desc->word, memory_order_relaxed);
-	if (WORD_CODEC(word) == CODEC_SAME || WORD_LOC(word) > store->arena.sb->capacity / 8 ||
-	    !WORD_LOC(word))
-		return;
-	for (unsigned i = 0; i < 4; i++)
-		__builtin_prefetch(alloc_bytes(&store->alloc, WORD_LOC(word)) + i * 64);
+	return &table->buckets[bucket_of(table, key->page_hash)];
+}
+
+/*
+ * Three passes over a batch, so that the cache misses of one page overlap with those of the others:
+ * bucket, descriptor, stored bytes. Hints without the lock: what is read here decides nothing.
+ */
+void index_prefetch(struct store *store, const struct key *keys, unsigned nr)
+{
+	const struct desc *desc[STORE_BATCH];
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < nr; i++)
+		__builtin_prefetch(page_bucket(store, &keys[i]));
+	for (unsigned i = 0; i < nr; i++) {
+		uint32_t no =
+			atomic_load_explicit(page_bucket(store, &keys[i]), memory_order_relaxed);
+
+		if (!no)
+			continue;
+		desc[found] = &store->arena.descs[no - 1];
+		__builtin_prefetch(desc[found]);
+		__builtin_prefetch((const char *)(desc[found++] + 1) - 1);
+	}
+	for (unsigned i = 0; i < found; i++) {
+		uint64_t word = atomic_load_explicit(&desc[i]->word, memory_order_relaxed);
+
+		if (WORD_CODEC(word) == CODEC_SAME || !WORD_LOC(word) ||
+		    WORD_LOC(word) > store->arena.sb->capacity / 8)
+			continue;
+		for (unsigned line = 0; line < PREFETCH_LINES; line++)
+			__builtin_prefetch(alloc_bytes(&store->alloc, WORD_LOC(word)) + line * 64);
+	}
 }
 
 /* ---- All ------------------------------------------------------------------------------------ */

@@ -488,13 +488,19 @@ int store_flush_object(struct store_client *client, uint32_t pool, const uint64_
 	return n != 0;
 }
 
-void store_prefetch(struct store_client *client, const struct store_handle *handle)
+void store_prefetch(struct store_client *client, const struct store_handle *handles, unsigned nr)
 {
-	struct key key;
-	uint32_t pool = pool_lookup(client, handle->pool, &key.gen);
+	struct key keys[STORE_BATCH];
+	unsigned known = 0;
 
-	if (!pool)
-		return;
-	key_make(client->store, &key, pool - 1, handle->object, handle->index);
-	index_prefetch(client->store, &key);
+	for (unsigned i = 0; i < nr && i < STORE_BATCH; i++) {
+		struct key *key = &keys[known];
+		uint32_t pool = pool_lookup(client, handles[i].pool, &key->gen);
+
+		if (!pool)
+			continue;
+		key_make(client->store, key, pool - 1, handles[i].object, handles[i].index);
+		known++;
+	}
+	index_prefetch(client->store, keys, known);
 }

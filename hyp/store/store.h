@@ -172,8 +172,12 @@ int store_get(struct store_client *client, const struct store_handle *handle, vo
 int store_flush(struct store_client *client, const struct store_handle *handle);
 int store_flush_object(struct store_client *client, uint32_t pool, const uint64_t object[3]);
 
-/* Loads what an operation on this handle will need into the cache. A batch calls it ahead. */
-void store_prefetch(struct store_client *client, const struct store_handle *handle);
+/*
+ * Loads what operations on these handles will need into the cache; a batch calls it ahead. More
+ * than STORE_BATCH at once are not looked at.
+ */
+#define STORE_BATCH 32
+void store_prefetch(struct store_client *client, const struct store_handle *handles, unsigned nr);
 
 /* ---- Credits: reservations of one page each ------------------------------------------------- */
 

@@ -180,7 +180,7 @@ uint32_t page_find(struct store *store, struct shard *shard, const struct key *k
 void page_link(struct store *store, struct shard *shard, uint32_t desc, uint64_t hash);
 void page_unlink(struct store *store, struct shard *shard, uint32_t desc, uint64_t hash);
 void page_touch(struct store *store, struct shard *shard, uint32_t desc);
-void index_prefetch(struct store *store, const struct key *key);
+void index_prefetch(struct store *store, const struct key *keys, unsigned nr);
 
 /* Populates buckets ahead of need; true when something was done. Worker only. */
 bool index_grow(struct store *store);

@@ -52,10 +52,9 @@ static void get_range(struct run *run, const uint32_t *order, size_t from, size_
 	for (size_t i = from; i < end; i += BATCH) {
 		size_t n = end - i < BATCH ? end - i : BATCH;
 
-		for (size_t k = 0; k < n; k++) {
+		for (size_t k = 0; k < n; k++)
 			handle[k] = bench_handle(run->pool, order ? order[i + k] : i + k);
-			store_prefetch(run->client, &handle[k]);
-		}
+		store_prefetch(run->client, handle, n);
 		for (size_t k = 0; k < n; k++) {
 			int r = store_get(run->client, &handle[k], page);
 

@@ -331,7 +331,7 @@ void exact_step(struct model_thread *t)
 		exact_wrong(t, client);
 	} else {
 		exact_handle(t, client, pool, any_member(t, pool), h, &handle);
-		store_prefetch(t->world->client[any_member(t, pool)], &handle);
+		store_prefetch(t->world->client[any_member(t, pool)], &handle, 1);
 	}
 }
 

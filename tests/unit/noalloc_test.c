@@ -147,7 +147,7 @@ static void step(struct store_client *client, uint32_t pool, struct rng *r, uint
 		forbidden = true;
 		if (!(handle.index % 16))
 			store_flush_object(client, pool, handle.object);
-		store_prefetch(client, &handle);
+		store_prefetch(client, &handle, 1);
 		forbidden = false;
 		break;
 	default:
