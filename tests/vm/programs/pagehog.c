@@ -2,14 +2,15 @@
 /*
  * pagehog: fills memory with pages that can be told apart and checks every one of them.
  *
- *   pagehog [--mb N] [--passes N] [--seed N] [--until FILE]
+ *   pagehog [--mb N] [--passes N] [--seed N] [--until FILE] [--pause MS]
  *
  * Each page is made from the seed, its number and its generation, so that a stale page, a page of
  * somebody else and a damaged one all show. Of a hundred pages about 10 repeat one word, 20 are
  * random bytes, the others are a part random (seeded, 1/16 to 12/16), the rest runs of a word.
  * After filling, each pass checks all pages (odd passes far from one to the next) and writes every
- * eighth anew. With --until, checking goes on in further passes until FILE exists. The last line is
- * a summary of key=value; the exit status is 1 when any page was wrong.
+ * eighth anew. With --until, checking goes on in further passes until FILE exists. With --pause it
+ * sleeps that many milliseconds after each pass. The last line is a summary of key=value; the exit
+ * status is 1 when any page was wrong.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -123,7 +124,7 @@ static void *memory(uint64_t bytes)
 int main(int argc, char **argv)
 {
 	struct hog hog = {.seed = 1};
-	unsigned passes = 2, turn = 0;
+	unsigned passes = 2, pause_ms = 0, turn = 0;
 	const char *until = NULL;
 	uint64_t mb = 64;
 	double start;
@@ -137,6 +138,8 @@ int main(int argc, char **argv)
 			hog.seed = strtoull(argv[i + 1], NULL, 0);
 		else if (!strcmp(argv[i], "--until"))
 			until = argv[i + 1];
+		else if (!strcmp(argv[i], "--pause"))
+			pause_ms = (unsigned)strtoul(argv[i + 1], NULL, 0);
 	}
 	hog.pages = mb * (1048576 / PAGE);
 	if (!hog.pages)
@@ -154,6 +157,7 @@ int main(int argc, char **argv)
 		printf("pagehog: pass=%u verified=%llu wrong=%llu seconds=%.1f\n", turn,
 		       (unsigned long long)hog.verified, (unsigned long long)hog.wrong,
 		       now() - start);
+		usleep(pause_ms * 1000);
 	}
 	for (uint64_t i = 0; i < hog.pages; i++)
 		check_page(&hog, i);
