@@ -8,15 +8,16 @@
 #
 #   vm_cache                 print the cache directory (made when missing)
 #   kernels_fetch            fetch and unpack the packages that are missing
-#   kernel_build FLAVOUR     build what FLAVOUR needs: nothing for stock; small, debug: a kernel
+#   kernel_build FLAVOUR     build what FLAVOUR needs: nothing for stock; others: a kernel
 #   kernel_image FLAVOUR     print the path of the bootable image
 #   kernel_build_dir FLAVOUR print the directory that external modules are built against
 #   kernel_release FLAVOUR   print its release string
 #   kernel_modules FLAVOUR NAME...  print the files of these modules, in the order of loading
 #   module_build FLAVOUR OUT build tmem.ko from $guest_src and copy it to OUT
 #
-# FLAVOUR is stock, small or debug (small with lockdep and sleep checks). All functions return
-# non-zero with a sentence on standard error when they cannot do their work.
+# FLAVOUR is stock, small, debug (small with lockdep and sleep checks) or evidence (small with zram
+# and zswap, without checks). All functions return non-zero with a sentence on standard error when
+# they cannot do their work.
 #
 # Environment: TMEMD_CACHE (cache directory), TMEMD_KERNEL_CC (compiler, default gcc-12),
 # TMEMD_JOBS (parallel jobs, default: number of processors).
@@ -96,7 +97,15 @@ stock_fix_paths()
 		sed -i "s#\([ =]\)/usr/src/#\1$2/usr/src/#g" {} +
 }
 
-kernels_fetch() { cache_locked kernels_fetch_locked; }
+# Who finds everything there does not wait for somebody who builds another kernel.
+kernels_fetch()
+{
+	local dir
+
+	dir=$(vm_cache) || return 1
+	[ -d "$dir/stock" ] && [ -d "$dir/source" ] && return 0
+	cache_locked kernels_fetch_locked
+}
 
 kernels_fetch_locked()
 {
@@ -139,7 +148,9 @@ kernel_fragments()
 {
 	case $1 in
 	small) cat "$vm_src/kernel/small-5.10.config" ;;
-	debug) cat "$vm_src/kernel/small-5.10.config" "$vm_src/kernel/debug-5.10.config" ;;
+	debug | evidence)
+		cat "$vm_src/kernel/small-5.10.config" "$vm_src/kernel/$1-5.10.config"
+		;;
 	esac
 }
 
@@ -156,6 +167,7 @@ kernel_tree()
 kernel_build()
 {
 	[ "$1" = stock ] && return 0
+	[ -f "$(kernel_tree "$1")/.complete" ] && return 0
 	cache_locked kernel_build_locked "$1"
 }
 
