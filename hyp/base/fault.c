@@ -7,15 +7,29 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[FAULT_NR] = {
-#define X(id, name) [FAULT_##id] = (name),
+static const struct {
+	const char *name;
+	enum fault_kind kind;
+	const char *text;
+} infos[FAULT_NR] = {
+#define X(id, name, kind, text) [FAULT_##id] = {name, FAULT_KIND_##kind, text},
 	FAULT_POINTS(X)
 #undef X
 };
 
 const char *fault_name(enum fault_point point)
 {
-	return names[point];
+	return infos[point].name;
+}
+
+enum fault_kind fault_kind(enum fault_point point)
+{
+	return infos[point].kind;
+}
+
+const char *fault_text(enum fault_point point)
+{
+	return infos[point].text;
 }
 
 #ifdef TMEMD_FAULT_INJECTION
@@ -102,7 +116,7 @@ static int arm_one(char *text)
 	skip = action ? strtok_r(NULL, ":", &save) : NULL;
 	count = skip ? strtok_r(NULL, ":", &save) : NULL;
 	for (p = 0; p < FAULT_NR; p++)
-		if (!strcmp(names[p], text))
+		if (!strcmp(infos[p].name, text))
 			break;
 	for (a = 0; action && a < 4; a++)
 		if (!strcmp(actions[a], action))

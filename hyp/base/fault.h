@@ -6,6 +6,11 @@
  * place where something can fail, or just calls fault(FAULT_X) between two steps of a publication,
  * where only killing makes sense. Without --enable-fault-injection fault() is the constant false.
  *
+ * The points are the list of all publication steps, i.e. of stores that a restarted service reads:
+ * a kill anywhere between two of them leaves what a kill at the first would. The kind says which
+ * test kills at each of them: FAIL, STORE, REBUILD: tests/model/enumerate, FRONT:
+ * tests/service/enumerate. A point that its test never passes makes that test fail.
+ *
  * Tests arm points by fault_arm(), or from outside by the environment variable TMEMD_FAULTS:
  * "name=action[:skip[:count]]" separated by commas; action is fail, kill or sleep (1 ms); the
  * first `skip` passes (default 0) do nothing, then `count` (default 1, 0 = for ever) act.
@@ -18,34 +23,80 @@
 #include <stdint.h>
 
 #define FAULT_POINTS(X)                                                                            \
-	X(ARENA_POPULATE, "arena_populate")	/* a chunk cannot be had from the host */          \
-	X(ALLOC_PAYLOAD, "alloc_payload")	/* no room for the stored bytes */                 \
-	X(ALLOC_DESC, "alloc_desc")		/* no descriptor */                                \
-	X(ALLOC_OBJECT, "alloc_object")		/* no object table entry */                        \
-	X(ALLOC_POOL, "alloc_pool")		/* no pool record */                               \
-	X(PUT_PAYLOAD_WRITTEN, "put_payload")	/* payload copied, descriptor empty */             \
-	X(PUT_DESC_FILLED, "put_desc")		/* descriptor filled, not published */             \
-	X(PUT_PUBLISHED, "put_published")	/* published, old descriptor still live */         \
-	X(PUT_OLD_FREED, "put_old_freed")	/* old descriptor freed */                         \
-	X(FLUSH_HALF, "flush_half")		/* descriptor freed, payload not yet */            \
-	X(OBJECT_PUBLISHED, "object_published") /* object interned, no page in it yet */           \
-	X(POOL_PUBLISHED, "pool_published")	/* pool record live, the guest does not know */    \
-	X(POOL_DYING, "pool_dying")		/* pool record dead, its pages still there */      \
-	X(CLIENT_PUBLISHED, "client_published") /* client record live */                           \
-	X(SLAB_CLAIMED, "slab_claimed")		/* slab has its class, no object yet */            \
-	X(MOVE_COPIED, "move_copied")		/* compaction: copied, location not switched */    \
-	X(MOVE_SWITCHED, "move_switched")	/* compaction: switched, old place not freed */    \
-	X(CREDIT_GRANTED, "credit_granted")	/* recorded, not yet given to the guest */         \
-	X(CREDIT_USED, "credit_used")		/* page published, credit still recorded */        \
-	X(RING_EXECUTED, "ring_executed")	/* effect in the arena, done flag not set */       \
-	X(RING_DONE, "ring_done")		/* done flag set, completion not visible */        \
-	X(ATTACH_RECORDED, "attach_recorded")	/* region recorded, not yet served */
+	X(ARENA_POPULATE, "arena_populate", FAIL, "a chunk cannot be had from the host")           \
+	X(ALLOC_PAYLOAD, "alloc_payload", FAIL, "no room for the stored bytes")                    \
+	X(ALLOC_DESC, "alloc_desc", FAIL, "no descriptor")                                         \
+	X(ALLOC_OBJECT, "alloc_object", FAIL, "no object table entry")                             \
+	X(ALLOC_POOL, "alloc_pool", FAIL, "no pool record")                                        \
+	X(ARENA_BEGUN, "arena_begun", STORE,                                                       \
+	  "new arena: a file under another name, no superblock")                                   \
+	X(ARENA_WRITTEN, "arena_written", STORE, "new arena: whole, under another name")           \
+	X(ARENA_NAMED, "arena_named", STORE, "new arena: in its place, nobody has it yet")         \
+	X(TABLE_POPULATED, "table_populated", STORE, "memory for a table, its bound not raised")   \
+	X(CHUNK_POPULATED, "chunk_populated", STORE, "memory for a chunk, not recorded")           \
+	X(CHUNK_DISOWNED, "chunk_disowned", STORE,                                                 \
+	  "no longer recorded, its memory not given back")                                         \
+	X(CHUNK_RETURNED, "chunk_returned", STORE, "its memory given back")                        \
+	X(SLAB_CLAIMED, "slab_claimed", STORE, "slab has its class, no object yet")                \
+	X(SLAB_RELEASED, "slab_released", STORE, "slab has no class any more")                     \
+	X(PUT_PAYLOAD_WRITTEN, "put_payload", STORE, "payload copied, descriptor empty")           \
+	X(PUT_DESC_FILLED, "put_desc", STORE, "descriptor filled, not published")                  \
+	X(PUT_PUBLISHED, "put_published", STORE, "published, old descriptor still live")           \
+	X(PUT_OLD_FREED, "put_old_freed", STORE, "old descriptor freed")                           \
+	X(FLUSH_HALF, "flush_half", STORE, "descriptor freed, payload not yet")                    \
+	X(OBJECT_FILLED, "object_filled", STORE, "object entry written, not published")            \
+	X(OBJECT_PUBLISHED, "object_published", STORE, "object interned, no page in it yet")       \
+	X(OBJECT_FREED, "object_freed", STORE, "object entry freed after its last page")           \
+	X(MOVE_COPIED, "move_copied", STORE, "compaction: copied, location not switched")          \
+	X(MOVE_SWITCHED, "move_switched", STORE, "compaction: switched, old place not freed")      \
+	X(POOL_FILLED, "pool_filled", STORE, "pool record written, not live")                      \
+	X(POOL_PUBLISHED, "pool_published", STORE, "pool record live, in no client's table")       \
+	X(POOL_JOINED, "pool_joined", STORE, "in the client's table, the guest does not know")     \
+	X(POOL_DYING, "pool_dying", STORE, "pool record dead, still in the client's table")        \
+	X(POOL_LEFT, "pool_left", STORE, "out of the client's table, its pages still there")       \
+	X(POOL_FREED, "pool_freed", STORE, "pool record free, all its pages gone")                 \
+	X(CLIENT_FILLED, "client_filled", STORE, "client record written, not live")                \
+	X(CLIENT_PUBLISHED, "client_published", STORE, "client record live, without limits")       \
+	X(CLIENT_LIMITS_HALF, "client_limits_half", STORE, "one limit recorded, the others not")   \
+	X(CLIENT_REMOVED, "client_removed", STORE, "client record free")                           \
+	X(NOTE_WRITTEN, "note_written", STORE, "note written, the old one still valid")            \
+	X(NOTE_SELECTED, "note_selected", STORE, "the new note is valid")                          \
+	X(CREDIT_GRANTED, "credit_granted", STORE, "recorded, not yet given to the guest")         \
+	X(CREDIT_USED, "credit_used", STORE, "page published, credit still recorded")              \
+	X(CREDIT_SETTLED, "credit_settled", STORE, "no longer recorded")                           \
+	X(REBUILD_POOLS, "rebuild_pools", REBUILD, "pools without members freed, their pages not") \
+	X(REBUILD_OBJECT, "rebuild_object", REBUILD, "object of a dead pool freed, its pages not") \
+	X(REBUILD_DROPPED, "rebuild_dropped", REBUILD, "a descriptor dropped")                     \
+	X(REBUILD_OLD_OUT, "rebuild_old_out", REBUILD, "the older of two descriptors dropped")     \
+	X(REBUILD_CHUNK, "rebuild_chunk", REBUILD, "a chunk taken over, empty slabs freed")        \
+	X(REBUILD_PUNCHED, "rebuild_punched", REBUILD, "memory that no chunk owns given back")     \
+	X(REBUILD_DONE, "rebuild_done", REBUILD, "all taken over, nobody served")                  \
+	X(RING_EXECUTED, "ring_executed", FRONT, "effect in the arena, done flag not set")         \
+	X(RING_DONE, "ring_done", FRONT, "done flag set, completion not visible")                  \
+	X(RING_TOLD, "ring_told", FRONT, "completion visible, no doorbell yet")                    \
+	X(CREDIT_TAKEN, "credit_taken", FRONT, "taken from the guest, still recorded")             \
+	X(REGION_MADE, "region_made", FRONT, "region file made, in no note")                       \
+	X(ATTACH_RECORDED, "attach_recorded", FRONT, "region recorded, not yet served")            \
+	X(LIFE_DROPPED, "life_dropped", FRONT,                                                     \
+	  "pools of the old life gone, its epoch in the note")                                     \
+	X(RINGS_CLEARED, "rings_cleared", FRONT, "rings empty, new epoch not in the note")         \
+	X(HELLO_RECORDED, "hello_recorded", FRONT, "new epoch in the note, without credits")       \
+	X(ANSWER_RECORDED, "answer_recorded", FRONT, "answer in the note, not yet in the region")  \
+	X(REPLAYED, "replayed", FRONT, "what was left over is executed, credits not divided")      \
+	X(LIFE_FORGOTTEN, "life_forgotten", FRONT, "no note any more, region file still there")
 
 enum fault_point {
-#define X(id, name) FAULT_##id,
+#define X(id, name, kind, text) FAULT_##id,
 	FAULT_POINTS(X)
 #undef X
 		FAULT_NR
+};
+
+enum fault_kind {
+	FAULT_KIND_FAIL,    /* a call that can fail */
+	FAULT_KIND_STORE,   /* a step while the store is made and used */
+	FAULT_KIND_REBUILD, /* a step while it is rebuilt */
+	FAULT_KIND_FRONT,   /* a step of a client's life and its rings */
 };
 
 enum fault_action { FAULT_OFF, FAULT_FAIL, FAULT_KILL, FAULT_SLEEP };
@@ -77,6 +128,8 @@ bool fault_arm(enum fault_point point, enum fault_action action, uint32_t skip, 
 int fault_from_env(const char **bad);
 
 const char *fault_name(enum fault_point point);
+enum fault_kind fault_kind(enum fault_point point);
+const char *fault_text(enum fault_point point); /* what is done and what is not */
 
 /* How often the point was passed since it was last armed. */
 uint64_t fault_passes(enum fault_point point);

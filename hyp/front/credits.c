@@ -7,7 +7,7 @@
  */
 #include "front_priv.h"
 
-#include "base/log.h"
+#include "base/fault.h"
 
 bool ring_credit_use(struct ring *ring)
 {
@@ -34,6 +34,7 @@ static void take_back(struct ring *ring)
 	if (!n)
 		return;
 	ring->credits -= n;
+	fault(FAULT_CREDIT_TAKEN);
 	store_credits_revoke(ring->client->store, n);
 }
 

@@ -80,6 +80,7 @@ static void give_answer(struct front_client *client, const struct answer *answer
 	client->answer = *answer;
 	client->answered = answer->epoch;
 	save_note(client);
+	fault(FAULT_ANSWER_RECORDED);
 	region_answer(&client->region, answer);
 }
 
@@ -116,6 +117,7 @@ static void drop_life(struct front_client *client)
 	client->entries = 0;
 	client->features = 0;
 	atomic_store(&client->broken, false);
+	fault(FAULT_LIFE_DROPPED);
 }
 
 /* ---- Hello and bye -------------------------------------------------------------------------- */
@@ -131,8 +133,10 @@ static void accept_hello(struct front_client *client, const struct hello *hello)
 		ring_setup(ring, client->entries);
 		memset((void *)ring->ctl, 0, tmem_ring_slots_off(client->entries));
 	}
+	fault(FAULT_RINGS_CLEARED);
 	client->epoch = hello->epoch;
 	save_note(client);
+	fault(FAULT_HELLO_RECORDED);
 	for (unsigned i = 0; i < client->nr_rings; i++)
 		ring_credits_step(&client->rings[i]);
 	counter_add(&client->counters[CLIENT_LIVES], 1);
@@ -239,6 +243,7 @@ int life_begin(struct front_client *client, const struct owner *owner)
 				  client->region_bytes);
 	if (r)
 		return r;
+	fault(FAULT_REGION_MADE);
 	client->owner = *owner;
 	client->service_epoch = 1;
 	client->heartbeat = 0;
@@ -267,6 +272,7 @@ void life_end(struct front_client *client)
 	if (client->region.fd >= 0)
 		region_answer(&client->region, &answer);
 	store_client_set_note(client->store, NULL, 0);
+	fault(FAULT_LIFE_FORGOTTEN);
 	region_close(&client->region);
 	unlinkat(client->front->dir, client->file, 0);
 	if (client->owner.pidfd >= 0)
@@ -318,6 +324,7 @@ static int resume(struct front_client *client)
 	for (i = 0; i < client->nr_rings; i++)
 		ring_replay(&client->rings[i], &replay[i]);
 	free(replay);
+	fault(FAULT_REPLAYED);
 	client_credits_divide(client);
 	for (i = 0; i < client->nr_rings; i++)
 		ring_credits_step(&client->rings[i]);

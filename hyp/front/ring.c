@@ -154,6 +154,7 @@ static void publish(struct ring *ring)
 		return;
 	ring->cq_told = ring->cq_tail;
 	STORE_RELEASE(ring->ctl->cq_tail, ring->cq_tail);
+	fault(FAULT_RING_TOLD);
 	if (ring->client->polling || ring->bell_out < 0)
 		return;
 	atomic_thread_fence(memory_order_seq_cst);

@@ -294,6 +294,7 @@ static void slab_release(struct alloc *alloc, uint32_t no)
 		atomic_fetch_sub(&alloc->credit_free, alloc->classes[CREDIT_CLASS].objects);
 	alloc->slabs[no].use = SLAB_FREE;
 	atomic_store(slab_class_byte(alloc, no), 0);
+	fault(FAULT_SLAB_RELEASED);
 	pthread_mutex_lock(&alloc->slab_lock);
 	chunk->free_map |= 1u << no % CHUNK_SLABS;
 	atomic_fetch_sub(&alloc->used_slabs, 1);
@@ -476,6 +477,7 @@ int alloc_chunk_add(struct alloc *alloc)
 	if (chunk_meta_populate(alloc, no) ||
 	    arena_populate(arena, arena->sb->payload_off + no * CHUNK_BYTES, CHUNK_BYTES))
 		return -ENOMEM;
+	fault(FAULT_CHUNK_POPULATED);
 	atomic_store(&arena->chunks[no].populated, 1);
 	pthread_mutex_lock(&alloc->slab_lock);
 	alloc->chunks[no].free_map = ALL_SLABS;
@@ -507,7 +509,9 @@ bool alloc_chunk_return(struct alloc *alloc)
 		return false;
 	/* First no longer ours, then gone: the rebuild punches what a crash leaves between. */
 	atomic_store(&arena->chunks[no - 1].populated, 0);
+	fault(FAULT_CHUNK_DISOWNED);
 	arena_punch(arena, arena->sb->payload_off + (no - 1) * CHUNK_BYTES, CHUNK_BYTES);
+	fault(FAULT_CHUNK_RETURNED);
 	if (no - 1 < alloc->hint)
 		alloc->hint = no - 1;
 	return true;
@@ -601,10 +605,12 @@ void alloc_rebuild_end(struct alloc *alloc)
 				    run * CHUNK_BYTES);
 		run = 0;
 		chunk_rebuilt(alloc, c);
+		fault(FAULT_REBUILD_CHUNK);
 	}
 	if (run)
 		arena_punch(arena, arena->sb->payload_off + (arena->nr_chunks - run) * CHUNK_BYTES,
 			    run * CHUNK_BYTES);
+	fault(FAULT_REBUILD_PUNCHED);
 }
 
 /* ---- Compaction ----------------------------------------------------------------------------- */

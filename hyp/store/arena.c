@@ -134,15 +134,18 @@ static int create_file(const char *path, uint64_t capacity, char *err, size_t er
 		goto sys;
 	if (ftruncate(fd, sb.file_bytes) < 0 || fallocate(fd, 0, 0, sb.objects_off) < 0)
 		goto sys;
+	fault(FAULT_ARENA_BEGUN);
 	/* Through a mapping: hugetlbfs has no write(). */
 	void *p = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		goto sys;
 	memcpy(p, &sb, sizeof(sb));
 	munmap(p, CHUNK_BYTES);
-	/* link() and not rename(): an arena that came into being meanwhile is not replaced. */
-	if (link(tmp, path) < 0 && errno != EEXIST)
+	fault(FAULT_ARENA_WRITTEN);
+	/* An arena that came into being meanwhile is not replaced. */
+	if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_NOREPLACE) < 0 && errno != EEXIST)
 		goto sys;
+	fault(FAULT_ARENA_NAMED);
 	goto out;
 sys:
 	r = -errno;

@@ -84,6 +84,7 @@ static void apply_limits(struct store_client *client, const struct store_limits 
 	atomic_fetch_add(&store->alloc.min_unused, unused_minimum(client, have));
 	shards_unlock(store);
 	client->rec->min_bytes = limits->min_bytes;
+	fault(FAULT_CLIENT_LIMITS_HALF);
 	client->rec->max_bytes = limits->max_bytes;
 	client->rec->weight = limits->weight;
 }
@@ -122,6 +123,7 @@ static struct store_client *make_client(struct store *store, const char *name)
 			continue;
 		memset(rec, 0, sizeof(*rec));
 		strcpy(rec->name, name);
+		fault(FAULT_CLIENT_FILLED);
 		atomic_store_explicit(&rec->state, RECORD_LIVE, memory_order_release);
 		fault(FAULT_CLIENT_PUBLISHED);
 		client_begin(store, no);
@@ -193,6 +195,7 @@ void store_client_remove(struct store_client *client)
 	pthread_mutex_lock(&store->admin);
 	apply_limits(client, &none);
 	atomic_store_explicit(&client->rec->state, RECORD_FREE, memory_order_release);
+	fault(FAULT_CLIENT_REMOVED);
 	client->rec = NULL;
 	pthread_mutex_unlock(&store->admin);
 }
@@ -266,7 +269,9 @@ int store_client_set_note(struct store_client *client, const void *note, size_t 
 		return -EINVAL;
 	if (len)
 		memcpy(rec->note[which], note, len);
+	fault(FAULT_NOTE_WRITTEN);
 	atomic_store_explicit(&rec->note_sel, (uint32_t)len << 1 | which, memory_order_release);
+	fault(FAULT_NOTE_SELECTED);
 	return len;
 }
 
@@ -345,6 +350,7 @@ static void settle(struct store_client *client, unsigned n)
 	alloc_unreserve(&client->store->alloc, n);
 	counter_sub(&client->counters[CLIENT_CREDITS], n);
 	atomic_fetch_sub(&client->rec->credits, n);
+	fault(FAULT_CREDIT_SETTLED);
 }
 
 void store_credits_revoke(struct store_client *client, unsigned n)

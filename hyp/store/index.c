@@ -289,6 +289,7 @@ uint32_t object_intern(struct store *store, struct shard *shard, const struct ke
 		return 0;
 	object = &store->arena.objects[no - 1];
 	memcpy(object->id, key->object, sizeof(object->id));
+	fault(FAULT_OBJECT_FILLED);
 	atomic_store_explicit(&object->pool, key->pool + 1, memory_order_release);
 	fault(FAULT_OBJECT_PUBLISHED);
 	object_insert(store, shard, no);
@@ -313,6 +314,7 @@ void object_unuse(struct store *store, struct shard *shard, uint32_t no)
 	table_remove(store, &shard->objects, false, no,
 		     object_hash(store, object->pool - 1, object->id));
 	object_release(store, shard, no);
+	fault(FAULT_OBJECT_FREED);
 }
 
 /* ---- Descriptors ---------------------------------------------------------------------------- */

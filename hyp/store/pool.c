@@ -130,6 +130,7 @@ static uint32_t make_pool(struct store_client *client, uint32_t flags, const uin
 		memcpy(rec->uuid, uuid, sizeof(rec->uuid));
 		rec->nonce = nonce;
 		rec->owner = client - store->clients;
+		fault(FAULT_POOL_FILLED);
 		atomic_store_explicit(&rec->state, RECORD_LIVE, memory_order_release);
 		pool->flags = flags;
 		pool->owner = client;
@@ -147,6 +148,7 @@ static void join_pool(struct store_client *client, int id, uint32_t no)
 {
 	client->store->pools[no - 1].members++;
 	atomic_store_explicit(&client->rec->pools[id], no, memory_order_release);
+	fault(FAULT_POOL_JOINED);
 	atomic_store_explicit(&client->pools[id], pool_ref(client->store, no - 1),
 			      memory_order_release);
 }
@@ -229,6 +231,7 @@ static void sweep_pool(struct store *store, uint32_t no)
 		} while (n == SWEEP_BATCH);
 	}
 	atomic_store_explicit(&store->arena.pools[no].state, RECORD_FREE, memory_order_release);
+	fault(FAULT_POOL_FREED);
 	atomic_store(&pool->state, RECORD_FREE);
 }
 
@@ -289,6 +292,7 @@ static bool leave_pool(struct store_client *client, uint32_t id, uint32_t no)
 		atomic_store(&pool->state, small ? POOL_SWEPT_BY_OWNER : RECORD_DYING);
 	}
 	atomic_store_explicit(&client->rec->pools[id], 0, memory_order_release);
+	fault(FAULT_POOL_LEFT);
 	atomic_store(&client->pools[id], 0);
 	if (!last && pool->owner == client)
 		hand_over(store, no, client);

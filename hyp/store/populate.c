@@ -4,6 +4,7 @@
  * finds memory that is populated and mapped, or is refused; it never faults a page in.
  */
 #include "base/clock.h"
+#include "base/fault.h"
 #include "store/store_priv.h"
 
 #define EVICT_BATCH 256
@@ -52,6 +53,7 @@ static bool table_more(struct store *store, uint64_t off, _Atomic uint64_t *high
 	    arena_populate(&store->arena, off + have, CHUNK_BYTES))
 		return false;
 	pressure_taken(store, CHUNK_BYTES);
+	fault(FAULT_TABLE_POPULATED);
 	items = (have + CHUNK_BYTES) / size;
 	atomic_store(high, items < max ? items : max);
 	return true;

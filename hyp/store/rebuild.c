@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "store/store_priv.h"
 
@@ -30,8 +31,10 @@ static void scan_objects(struct store *store)
 		object->pages = 0;
 		object->shard = NR_SHARDS; /* not known yet */
 		if (pool > ARENA_MAX_POOLS ||
-		    (pool && atomic_load(&store->pools[pool - 1].state) != RECORD_LIVE))
+		    (pool && atomic_load(&store->pools[pool - 1].state) != RECORD_LIVE)) {
 			atomic_store(&object->pool, 0);
+			fault(FAULT_REBUILD_OBJECT);
+		}
 	}
 }
 
@@ -143,8 +146,10 @@ static enum verdict take_desc(struct store *store, uint32_t no)
 			alloc_unclaim(&store->alloc, WORD_LOC(word));
 		return DROP;
 	}
-	if (other)
+	if (other) {
 		take_out(store, shard, other, &key);
+		fault(FAULT_REBUILD_OLD_OUT);
+	}
 	page_link(store, shard, no, key.page_hash);
 	account(store, shard, no, 1);
 	if (DESC_SEQ(desc) > shard->seq)
@@ -173,6 +178,7 @@ static void scan_descs(struct store *store, struct tally *tally)
 			continue;
 		}
 		atomic_store(&desc->word, 0);
+		fault(FAULT_REBUILD_DROPPED);
 		if (verdict == DAMAGED)
 			tally->damaged++;
 		else
@@ -224,11 +230,13 @@ int rebuild(struct store *store)
 	for (unsigned i = 0; i < STORE_MAX_CLIENTS; i++)
 		client_attach_rec(store, i);
 	pools_rebuild(store);
+	fault(FAULT_REBUILD_POOLS);
 	alloc_rebuild_begin(&store->alloc);
 	scan_objects(store);
 	scan_descs(store, &tally);
 	alloc_rebuild_end(&store->alloc);
 	deal_out(store, tally.last);
+	fault(FAULT_REBUILD_DONE);
 	counter_set(&store->counters[STORE_REBUILT], tally.kept);
 	counter_set(&store->counters[STORE_REBUILD_NS], clock_ns() - start);
 	if (tally.damaged)
