@@ -176,10 +176,15 @@ static void client_begin(struct loader *l, const char *name)
 	p = realloc(config->clients, (n + 1) * sizeof(*config->clients));
 	if (p)
 		config->clients = p;
-	l->clients = p ? reallocarray(l->clients, n + 1, sizeof(*l->clients)) : l->clients;
-	l->client_given = reallocarray(l->client_given, n + 1, sizeof(*l->client_given));
-	if (!p || !l->clients || !l->client_given)
-		abort(); /* a few hundred bytes at start-up or reload */
+	p = p ? reallocarray(l->clients, n + 1, sizeof(*l->clients)) : NULL;
+	if (p)
+		l->clients = p;
+	p = p ? reallocarray(l->client_given, n + 1, sizeof(*l->client_given)) : NULL;
+	if (!p) {
+		wrong(l, &l->at, "[client %s]: out of memory", name);
+		return;
+	}
+	l->client_given = p;
 	l->clients[n] = l->at;
 	memset(&l->client_given[n], 0, sizeof(l->client_given[n]));
 	config->nr_clients = n + 1;
@@ -376,7 +381,8 @@ static void load_file(struct loader *l, const char *path)
 		l->at.line = line;
 		wrong(l, &l->at, "neither a [section] nor \"key = value\" nor a comment");
 	}
-	if (ferror(l->f))
+	/* A line for which there was no memory must not pass for the end. */
+	if (line < 0 || !feof(l->f))
 		wrong(l, &l->at, "cannot be read to its end");
 	fclose(l->f);
 }
@@ -503,7 +509,7 @@ static struct config *config_defaults(void)
 	char why[CONFIG_WHY_MAX];
 
 	if (!config)
-		abort();
+		return NULL;
 	strcpy(config->arena, "/run/tmemd/arena");
 	config_value(&percent, "25%", &config->pool_max, why);
 	config_value(&percent, "5%", &config->host_reserve, why);
@@ -521,6 +527,10 @@ struct config *config_load(const char *path, config_say_fn say)
 {
 	struct loader l = {.say = say, .config = config_defaults()};
 
+	if (!l.config) {
+		say("there is no memory for the configuration");
+		return NULL;
+	}
 	load_file(&l, path);
 	load_directory(&l, path);
 	check_whole(&l);
