@@ -6,9 +6,9 @@ libtest_a_SOURCES = \
 
 STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS)
 
-check_PROGRAMS += tests/model/model tests/model/crash tests/model/damage \
+check_PROGRAMS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
 	tests/model/limits tests/model/full
-TESTS += tests/model/model tests/model/crash tests/model/damage \
+TESTS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
 	tests/model/limits tests/model/full
 
 tests_model_model_SOURCES = \
@@ -16,8 +16,11 @@ tests_model_model_SOURCES = \
 	tests/model/operator.c tests/model/race.c
 tests_model_model_LDADD = $(STORE_TEST_LIBS)
 
-tests_model_crash_SOURCES = tests/model/crash.c
+CRASH = tests/model/crash.h tests/model/crash_check.c tests/model/crash_ops.c
+tests_model_crash_SOURCES = tests/model/crash.c $(CRASH)
 tests_model_crash_LDADD = $(STORE_TEST_LIBS)
+tests_model_enumerate_SOURCES = tests/model/enumerate.c $(CRASH)
+tests_model_enumerate_LDADD = $(STORE_TEST_LIBS)
 
 tests_model_damage_SOURCES = tests/model/check.h tests/model/damage.c
 tests_model_damage_LDADD = $(STORE_TEST_LIBS)
