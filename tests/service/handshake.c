@@ -10,21 +10,12 @@
 
 static void put_one(struct tmem_client *client, uint32_t pool, uint32_t index)
 {
-	struct tmem_handle h = handle_at(pool, index);
-	uint8_t page[TMEM_PAGE_SIZE];
-
-	page_make(page, 1000 + index);
-	CHECK_IS(tmem_put(tmem_client_ring(client, 0), &h, page), 1);
+	CHECK_IS(player_put(client, pool, index, 1000 + index), 1);
 }
 
 static int get_one(struct tmem_client *client, uint32_t pool, uint32_t index)
 {
-	struct tmem_handle h = handle_at(pool, index);
-	uint8_t page[TMEM_PAGE_SIZE];
-	int r = tmem_get(tmem_client_ring(client, 0), &h, page);
-
-	CHECK(r != 1 || page_is(page, 1000 + index));
-	return r;
+	return player_get(client, pool, index, 1000 + index);
 }
 
 static void refusals(void)
@@ -108,16 +99,15 @@ static void owners(void)
 {
 	struct tmem_client *client = player_open("vm2", 2, 32);
 	uint32_t pool = player_pool(client, PERSISTENT);
-	int status;
 	pid_t child;
 
 	put_one(client, pool, 7);
 	CHECK_IS(connect_error("vm2"), -ECONNREFUSED);
 	tmem_client_hang_up(client);
-	child = fork();
+	child = player_fork();
 	if (!child)
 		_exit(connect_error("vm2") == -ECONNREFUSED ? 0 : 1);
-	CHECK(waitpid(child, &status, 0) == child && !status);
+	player_join(child);
 	CHECK_IS(get_one(client, pool, 7), 1);
 	CHECK_IS(tmem_client_reconnect(client), 0);
 	CHECK_IS(get_one(client, pool, 7), 1);
@@ -134,7 +124,7 @@ static void owner_death(void)
 	char c;
 
 	CHECK(!pipe(ready));
-	child = fork();
+	child = player_fork();
 	if (!child) {
 		struct tmem_client *client = player_open("vm1", 1, 64);
 		uint32_t pool = player_pool(client, PERSISTENT);
@@ -147,8 +137,7 @@ static void owner_death(void)
 	CHECK(read(ready[0], &c, 1) == 1);
 	CHECK_IS(service_counter("vm1", "pages_persistent"), 50);
 	CHECK_IS(connect_error("vm1"), -ECONNREFUSED);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	player_end(child);
 	EVENTUALLY(service_counter("vm1", "pages_persistent") == 0);
 	CHECK_IS(service_counter("vm1", "credits"), 0);
 }
@@ -161,7 +150,7 @@ static void cut_region(void)
 	pid_t child;
 
 	put_one(victim, pool, 3);
-	child = fork();
+	child = player_fork();
 	if (!child) {
 		struct tmem_client *client = player_open("vm1", 4, 128);
 		struct tmem_request request = {.op = TMEM_GET_PAGE};
@@ -174,8 +163,7 @@ static void cut_region(void)
 	EVENTUALLY(service_counter("vm1", "lives") >= 1);
 	player_nap_ms(500);
 	CHECK_IS(get_one(victim, pool, 3), 1);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	player_end(child);
 	/* The next owner of vm1 gets a region of its own. */
 	reboot();
 	CHECK_IS(get_one(victim, pool, 3), 1);

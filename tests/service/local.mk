@@ -1,9 +1,11 @@
 # The guest player: programs that play guests against the real tmemd.
 PLAYER = tests/service/player.c tests/service/player.h \
-	tests/service/manager.c tests/service/manager.h
+	tests/service/manager.c tests/service/manager.h \
+	tests/service/raw.c tests/service/raw.h
 PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
-	tests/service/fairness tests/service/fdstore
+	tests/service/fairness tests/service/fdstore \
+	tests/service/death tests/service/scribble tests/service/floods
 check_PROGRAMS += $(service_tests)
 TESTS += $(service_tests)
 
@@ -17,3 +19,9 @@ tests_service_fairness_SOURCES = tests/service/fairness.c $(PLAYER)
 tests_service_fairness_LDADD = $(PLAYER_LIBS)
 tests_service_fdstore_SOURCES = tests/service/fdstore.c $(PLAYER)
 tests_service_fdstore_LDADD = $(PLAYER_LIBS)
+tests_service_floods_SOURCES = tests/service/floods.c $(PLAYER)
+tests_service_floods_LDADD = $(PLAYER_LIBS)
+tests_service_scribble_SOURCES = tests/service/scribble.c $(PLAYER)
+tests_service_scribble_LDADD = $(PLAYER_LIBS)
+tests_service_death_SOURCES = tests/service/death.c $(PLAYER)
+tests_service_death_LDADD = $(PLAYER_LIBS)

@@ -20,11 +20,14 @@
 #include "tests/lib/scratch.h"
 #include "tools/client/tmem_client.h"
 
+/* Ends the test as failed, and shows what tmemd said. */
+void __attribute__((noreturn)) player_die(void);
+
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \
 			fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #cond);       \
-			exit(1);                                                                   \
+			player_die();                                                              \
 		}                                                                                  \
 	} while (0)
 
@@ -34,7 +37,7 @@
 		if (got_ != want_) {                                                               \
 			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, \
 				got_, want_);                                                      \
-			exit(1);                                                                   \
+			player_die();                                                              \
 		}                                                                                  \
 	} while (0)
 
@@ -43,6 +46,12 @@
  * credits a ring. `more` is added behind vm2's section, which is the last.
  */
 void service_configure(const char *name, const char *more);
+
+/* The same configuration with other words at its end; in force after SIGHUP or a restart. */
+void service_configure_again(const char *more);
+
+/* From the next start on it may have so many open files; 0: as many as this process. */
+void service_limit_files(unsigned files);
 
 /* Starts tmemd with these fault points armed (NULL: none) and waits until it answers. */
 void service_start(const char *faults);
@@ -57,17 +66,58 @@ int service_kill(int sig);
 bool service_ended(int *status);
 pid_t service_pid(void);
 
+/* What it costs at this moment. */
+struct service_costs {
+	unsigned files;
+	unsigned threads;
+	unsigned memory_kb; /* resident */
+	unsigned cpu_ms;    /* used up to now */
+};
+void service_costs(struct service_costs *costs);
+
+/* The same when it has closed what was closed by others. */
+void service_costs_at_rest(struct service_costs *costs);
+
+/* Lines that it has written to its log; with this text, or all (NULL). */
+unsigned service_log_lines(const char *text);
+
 /* Path of the client's socket. */
 const char *service_socket(const char *client);
 
 /* Runs tmemctl with these words; fails the test when it fails. */
 void service_ctl(const char *words);
 
-/* A counter of the client. */
+/*
+ * Asks at the control socket, by tmemctl's protocol; the request is a JSON object. True when an
+ * answer came; it is in `answer`.
+ */
+bool service_ask(const char *request, char *answer, size_t room);
+
+/* A counter of the client, or (NULL) of the service. */
 uint64_t service_counter(const char *client, const char *counter);
+
+/* A child that ends with this process; 0 in the child. */
+pid_t player_fork(void);
+
+/* Kills it and waits. */
+void player_end(pid_t child);
+
+/* Waits for its end, which must be a success. */
+void player_join(pid_t child);
+
+/* Connects to the client's socket and leaves the rest to the caller; -1 with errno. */
+int player_dial(const char *client);
 
 /* A connected client with a life of `rings` rings of `entries`. */
 struct tmem_client *player_open(const char *client, unsigned rings, unsigned entries);
+
+/* All entries that the service has executed for this life of `rings` rings, and that wait. */
+uint32_t player_executed(struct tmem_client *client, unsigned rings, unsigned entries);
+uint32_t player_waiting(struct tmem_client *client, unsigned rings, unsigned entries);
+
+/* Puts and gets the page of that stamp at handle_at(pool, index); what the operation returned. */
+int player_put(struct tmem_client *client, uint32_t pool, uint32_t index, uint64_t stamp);
+int player_get(struct tmem_client *client, uint32_t pool, uint32_t index, uint64_t stamp);
 
 /* A new pool; fails the test when there is none. */
 uint32_t player_pool(struct tmem_client *client, uint32_t flags);
@@ -90,5 +140,13 @@ static inline struct tmem_handle handle_at(uint32_t pool, uint32_t index)
 		CHECK(cond);                                                                       \
 	} while (0)
 void player_nap_ms(unsigned ms);
+
+/* Says which part of the test runs. */
+#define RUN(name)                                                                                  \
+	do {                                                                                       \
+		printf("%s\n", #name);                                                             \
+		fflush(stdout);                                                                    \
+		name();                                                                            \
+	} while (0)
 
 #endif

@@ -201,7 +201,7 @@ static void ended_meanwhile(void)
 	pthread_t thread;
 	pid_t child;
 
-	child = fork();
+	child = player_fork();
 	if (!child) {
 		client = player_open("vm2", 1, 32);
 		h = handle_at(player_pool(client, PERSISTENT), 1);
@@ -210,8 +210,7 @@ static void ended_meanwhile(void)
 	}
 	EVENTUALLY(service_counter("vm2", "pages_persistent") == 1);
 	service_kill(SIGKILL);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	player_end(child);
 	service_start(NULL);
 	EVENTUALLY(service_counter("vm2", "pages_persistent") == 0);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Rings: two at once, handles that cross, full ones, credits, refusals, and everything broken. */
 #include "player.h"
+#include "raw.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -142,7 +143,7 @@ static void credits_taken_back(void)
 
 	for (unsigned round = 0; round < 6; round++) {
 		EVENTUALLY(tmem_credits(ring) > 0);
-		pid_t child = fork();
+		pid_t child = player_fork();
 
 		if (!child) {
 			player_nap_ms(10);
@@ -175,53 +176,6 @@ static void credits_taken_back(void)
 }
 
 /* ---- A guest that does not keep the rules --------------------------------------------------- */
-
-struct raw {
-	struct tmem_client *client;
-	struct tmem_ring_ctl *ctl;
-	uint16_t *sq;
-	struct tmem_entry *entries;
-	uint32_t n;
-};
-
-static void raw_open(struct raw *raw, const char *name, uint32_t n)
-{
-	size_t bytes;
-	uint8_t *base;
-
-	raw->client = player_open(name, 1, n);
-	raw->n = n;
-	base = (uint8_t *)tmem_client_region(raw->client, &bytes) + tmem_ring_off(0, n);
-	raw->ctl = (struct tmem_ring_ctl *)base;
-	raw->sq = (uint16_t *)(base + tmem_ring_sq_off());
-	raw->entries = (struct tmem_entry *)(base + tmem_ring_entries_off(n));
-}
-
-static void raw_ring(struct raw *raw, uint32_t tail)
-{
-	__atomic_store_n(&raw->ctl->sq_tail, tail, __ATOMIC_SEQ_CST);
-	/* The library knows of nothing to ring for; new doorbells make the service look. */
-	CHECK_IS(tmem_client_reconnect(raw->client), 0);
-}
-
-/* Submits one entry as it is and returns its status. */
-static int raw_call(struct raw *raw, struct tmem_entry entry)
-{
-	uint32_t tail = raw->ctl->sq_tail;
-	struct tmem_entry *e = &raw->entries[tail % raw->n];
-	int turns = 0;
-
-	if (!entry.seq)
-		entry.seq = tail + 1;
-	*e = entry;
-	e->done = entry.seq - 1;
-	raw->sq[tail % raw->n] = (uint16_t)(tail % raw->n);
-	raw_ring(raw, tail + 1);
-	while (__atomic_load_n(&e->done, __ATOMIC_ACQUIRE) != entry.seq && turns++ < 5000)
-		player_nap_ms(1);
-	CHECK_IS(e->done, entry.seq);
-	return e->status;
-}
 
 static void reserved_bits(void)
 {
@@ -355,7 +309,7 @@ static void garbage(void)
 	uint8_t page[TMEM_PAGE_SIZE];
 	struct tmem_handle h;
 	int status;
-	pid_t child = fork();
+	pid_t child = player_fork();
 
 	if (!child)
 		scribble();
@@ -450,13 +404,6 @@ static void doorbells(void)
 	CHECK_IS(tmem_client_bye(client), 0);
 	tmem_client_close(client);
 }
-
-#define RUN(name)                                                                                  \
-	do {                                                                                       \
-		printf("%s\n", #name);                                                             \
-		fflush(stdout);                                                                    \
-		name();                                                                            \
-	} while (0)
 
 int main(void)
 {
