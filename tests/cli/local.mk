@@ -5,6 +5,7 @@ EXTRA_DIST += \
 	tests/cli/lib.bash \
 	tests/cli/config.bats \
 	tests/cli/control.bats \
+	tests/cli/doctor.bats \
 	tests/cli/rude.py \
 	tests/cli/manager.py \
 	tests/cli/metrics.py \

@@ -215,4 +215,6 @@ refused()
 	[ "$output" = "maximum=" ]
 	complete_words tmemctl shared-auth vm1 $UUID d
 	[ "$output" = "deny" ]
+	complete_words tmemctl doctor --root / --g
+	[ "$output" = "--guest" ]
 }

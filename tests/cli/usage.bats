@@ -26,7 +26,7 @@ load lib
 }
 
 @test "tmemctl: each command has its help" {
-	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth version; do
+	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth doctor version; do
 		run "$TMEMCTL" "$command" --help
 		[ "$status" -eq 0 ]
 		says "Usage: tmemctl $command"
@@ -53,6 +53,9 @@ wrong()
 	wrong "too many" stat vm1 vm2
 	wrong "does not have" set vm1 maximum=1G --json
 	wrong "does not have" list --all
+	wrong "does not have" list --guest
+	wrong "does not have" stat --root /
+	wrong "too many" doctor vm1
 	wrong "does not have" flush vm1 --timeout 3
 	wrong "argument is missing" set
 	wrong "say what to set" set vm1

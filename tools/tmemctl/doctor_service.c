@@ -255,14 +255,24 @@ static void client_maximum(struct doctor *d)
 	}
 }
 
+static unsigned configured_clients(const struct doctor *d)
+{
+	unsigned n = 0;
+
+	FOR_CLIENTS(d, client, !is_state(client, TMEM_STATE_UNCONFIGURED))
+	n++;
+	return n;
+}
+
 static void client_unbounded(struct doctor *d)
 {
 	double pool_max = number_of(d->service, TMEM_KEY_POOL_MAX_BYTES);
-	size_t nr = json_array_size(d->clients);
+	bool alone = configured_clients(d) < 2;
 
 	FOR_CLIENTS(d, client,
-		    nr > 1 && (!number_of(client, TMEM_KEY_MAXIMUM_BYTES) ||
-			       number_of(client, TMEM_KEY_MAXIMUM_BYTES) > pool_max))
+		    !alone && !is_state(client, TMEM_STATE_UNCONFIGURED) &&
+			    (!number_of(client, TMEM_KEY_MAXIMUM_BYTES) ||
+			     number_of(client, TMEM_KEY_MAXIMUM_BYTES) > pool_max))
 	{
 		found(d, "client", name_of(client),
 		      "its maximum does not keep it from filling the whole pool");
