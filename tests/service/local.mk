@@ -5,8 +5,9 @@ PLAYER = tests/service/player.c tests/service/player.h \
 PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
-	tests/service/death tests/service/scribble tests/service/floods
-check_PROGRAMS += $(service_tests)
+	tests/service/death tests/service/scribble tests/service/floods \
+	tests/service/noalloc
+check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
 
 tests_service_handshake_SOURCES = tests/service/handshake.c $(PLAYER)
@@ -25,3 +26,18 @@ tests_service_scribble_SOURCES = tests/service/scribble.c $(PLAYER)
 tests_service_scribble_LDADD = $(PLAYER_LIBS)
 tests_service_death_SOURCES = tests/service/death.c $(PLAYER)
 tests_service_death_LDADD = $(PLAYER_LIBS)
+# Not a test: the load of tests that make the host short of memory.
+tests_service_ringload_SOURCES = tests/service/ringload.c $(PLAYER)
+tests_service_ringload_LDADD = $(PLAYER_LIBS)
+
+# The hook is built by hand: automake makes shared objects only with libtool.
+tests_service_noalloc_SOURCES = tests/service/noalloc.c tests/lib/noalloc.h $(PLAYER)
+tests_service_noalloc_LDADD = $(PLAYER_LIBS)
+NOALLOC_HOOK = tests/service/noalloc_hook.c tests/lib/noalloc.c
+check_DATA += tests/service/noalloc.so
+CLEANFILES += tests/service/noalloc.so
+EXTRA_DIST += $(NOALLOC_HOOK)
+tests/service/noalloc.so: $(NOALLOC_HOOK) tests/lib/noalloc.h
+	$(AM_V_CCLD)$(MKDIR_P) tests/service && $(CC) $(AM_CPPFLAGS) $(CPPFLAGS) -I. $(AM_CFLAGS) \
+		$(CFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/service/noalloc_hook.c \
+		$(srcdir)/tests/lib/noalloc.c

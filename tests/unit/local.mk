@@ -1,7 +1,8 @@
 # One test for each source file that has behaviour of its own worth pinning.
 check_PROGRAMS += tests/unit/noalloc_test
 TESTS += tests/unit/noalloc_test
-tests_unit_noalloc_test_SOURCES = tests/model/check.h tests/unit/noalloc_test.c
+tests_unit_noalloc_test_SOURCES = tests/model/check.h tests/unit/noalloc_test.c \
+	tests/lib/noalloc.c tests/lib/noalloc.h
 tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 
 if HAVE_CUNIT

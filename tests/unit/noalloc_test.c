@@ -2,108 +2,30 @@
 /*
  * put, get and flush allocate nothing, map nothing and fault no page in: the service may be what
  * the host's memory depends on.
- *
- * The allocator's functions and the mapping calls are this program's own, for all libraries too;
- * they fail the test when a thread calls them between forbid() and allow().
+ * tests/service/noalloc shows the same for the threads of the whole service.
  */
 #include "base/log.h"
 #include "proto/tmem_abi.h"
 #include "store/store.h"
+#include "tests/lib/noalloc.h"
 #include "tests/lib/pages.h"
 #include "tests/lib/rng.h"
 #include "tests/lib/scratch.h"
 #include "tests/model/check.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef NOALLOC_SKIPS
 int main(void)
 {
-	printf("skipped: a sanitizer has the allocator's functions, and faults of its own\n");
+	puts(NOALLOC_SKIPS);
 	return SKIPPED;
 }
 #else
 
 #define HANDLES 6000
 #define STEPS 200000
-
-static _Thread_local bool forbidden;
-
-static void used(const char *what)
-{
-	if (!forbidden)
-		return;
-	forbidden = false;
-	fprintf(stderr, "FAIL: %s() on the page path\n", what);
-	_exit(1);
-}
-
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_memalign(size_t align, size_t n);
-void __libc_free(void *p);
-
-void *malloc(size_t n)
-{
-	used("malloc");
-	return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t size)
-{
-	used("calloc");
-	return __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t n)
-{
-	used("realloc");
-	return __libc_realloc(p, n);
-}
-
-void *aligned_alloc(size_t align, size_t n)
-{
-	used("aligned_alloc");
-	return __libc_memalign(align, n);
-}
-
-int posix_memalign(void **p, size_t align, size_t n)
-{
-	used("posix_memalign");
-	*p = __libc_memalign(align, n);
-	return *p ? 0 : ENOMEM;
-}
-
-void free(void *p)
-{
-	used("free");
-	__libc_free(p);
-}
-
-void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
-{
-	used("mmap");
-	return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
-}
-
-int munmap(void *addr, size_t len)
-{
-	used("munmap");
-	return syscall(SYS_munmap, addr, len);
-}
-
-int madvise(void *addr, size_t len, int advice)
-{
-	used("madvise");
-	return syscall(SYS_madvise, addr, len, advice);
-}
 
 static long faults(void)
 {
@@ -132,28 +54,28 @@ static void step(struct store_client *client, uint32_t pool, struct rng *r, uint
 	case 1:
 	case 2:
 		page_make(page, rng_next(r));
-		forbidden = true;
+		noalloc_forbidden = true;
 		n = store_put(client, &handle, page, 0);
-		forbidden = false;
+		noalloc_forbidden = false;
 		accepted += n == 1;
 		refused += n != 1;
 		break;
 	case 3:
-		forbidden = true;
+		noalloc_forbidden = true;
 		store_flush(client, &handle);
-		forbidden = false;
+		noalloc_forbidden = false;
 		break;
 	case 4:
-		forbidden = true;
+		noalloc_forbidden = true;
 		if (!(handle.index % 16))
 			store_flush_object(client, pool, handle.object);
 		store_prefetch(client, &handle, 1);
-		forbidden = false;
+		noalloc_forbidden = false;
 		break;
 	default:
-		forbidden = true;
+		noalloc_forbidden = true;
 		hits += store_get(client, &handle, page) == 1;
-		forbidden = false;
+		noalloc_forbidden = false;
 	}
 }
 
