@@ -189,6 +189,7 @@ with_systemd()
 	stop_tmemd
 }
 
+# Case 7 of docs/cases.md.
 @test "what the machine denied: IO_FLUSHER, locked memory, the OOM killer" {
 	[ "$(id -u)" -eq 0 ] || skip "not root"
 	write_conf

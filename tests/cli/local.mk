@@ -3,6 +3,7 @@ TESTS += tests/cli/run.sh
 EXTRA_DIST += \
 	tests/cli/run.sh \
 	tests/cli/lib.bash \
+	tests/cli/cases.bats \
 	tests/cli/config.bats \
 	tests/cli/control.bats \
 	tests/cli/doctor.bats \

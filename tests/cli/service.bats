@@ -61,6 +61,7 @@ load lib
 	[ "$resident" -lt $((mapped / 2)) ]
 }
 
+# Case 7 of docs/cases.md.
 @test "IO_FLUSHER is set, or its absence is said once" {
 	write_conf
 	start_tmemd

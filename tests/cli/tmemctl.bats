@@ -123,6 +123,7 @@ refused()
 	refused 'no client "vm2"' thaw vm2
 }
 
+# Case 13 of docs/cases.md.
 @test "freeable and reclaim: the arena shrinks by what is said" {
 	setup_service
 	for _ in $(seq 100); do

@@ -345,6 +345,7 @@ static void open_damaged(void)
 	_exit(first.right == PAGES ? 11 : 12);
 }
 
+/* Case 5 of docs/cases.md. */
 static void anywhere(uint64_t rounds)
 {
 	unsigned outcome[3] = {0};

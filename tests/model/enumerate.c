@@ -4,7 +4,7 @@
  * at its first pass, its second, its third, ..., in a tour of all operations; then restarts and
  * checks the whole contract. The same for the steps of the rebuild, of arenas that a kill at each
  * other point left. And each call that can fail is made to fail at each pass: what fails leaves
- * nothing locked, nothing referenced, and nothing of the old page.
+ * nothing locked, nothing referenced, and nothing of the old page (cases 1 and 3).
  *
  * A point that is never passed is an error: the list of points is the list of what is tested.
  */

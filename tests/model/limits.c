@@ -147,6 +147,7 @@ static void all_there(struct store_client *c, uint32_t pool_id, uint64_t n, unsi
 
 /* ---- Cases ---------------------------------------------------------------------------------- */
 
+/* Case 11 of docs/cases.md. */
 static void maximum(void)
 {
 	struct store *store = reopen(NULL, 64 * MIB);
@@ -185,6 +186,7 @@ static void maximum(void)
 }
 
 /* What a client is guaranteed is there even when the others took all they could get. */
+/* Case 12 of docs/cases.md. */
 static void minimum(void)
 {
 	struct store *store = reopen(NULL, 64 * MIB);
@@ -314,7 +316,7 @@ static uint64_t arena_bytes(void)
 	return stat(scratch_path("arena"), &st) ? 0 : (uint64_t)st.st_blocks * 512;
 }
 
-/* `freeable` tells the truth, also when the free memory is in pieces. */
+/* `freeable` tells the truth, also when the free memory is in pieces. (case 13) */
 static void reclaim(void)
 {
 	struct store *store = reopen(NULL, 128 * MIB);
@@ -409,7 +411,7 @@ static void pressure(void)
 	meminfo[0] = 0;
 }
 
-/* A put that fails leaves nothing of the old page behind, whatever refuses it. */
+/* A put that fails leaves nothing of the old page behind, whatever refuses it. (case 1) */
 static void failed_put(void)
 {
 	struct store *store = reopen(NULL, 32 * MIB);

@@ -161,6 +161,7 @@ static void inject(struct rng *r)
 			  1 + rng_below(r, 5));
 }
 
+/* Case 2 of docs/cases.md. */
 static void operator_step(struct world *w, struct rng *r)
 {
 	unsigned client = rng_below(r, NR_CLIENTS + 1);

@@ -81,6 +81,7 @@ static uint64_t to_stamp(unsigned nr, unsigned h, uint32_t version)
 	return 0xaaull << 56 | (uint64_t)nr << 48 | (uint64_t)h << 32 | version;
 }
 
+/* Case 4 of docs/cases.md. */
 static void race_put(struct model_thread *t, unsigned nr, unsigned h)
 {
 	struct race *race = t->world->race;

@@ -5,6 +5,7 @@
  * completion: in order of arrival it would always be the hundreds that wait. Counts, not times,
  * because the machine may be slow; and the best of twenty, because when all CPUs are busy this
  * process often has to wait for its own turn while the flood goes on.
+ * (case 24)
  */
 #include "player.h"
 

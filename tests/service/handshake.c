@@ -18,6 +18,7 @@ static int get_one(struct tmem_client *client, uint32_t pool, uint32_t index)
 	return player_get(client, pool, index, 1000 + index);
 }
 
+/* Case 18 of docs/cases.md. */
 static void refusals(void)
 {
 	static const struct {
@@ -94,7 +95,7 @@ static int connect_error(const char *name)
 	return r;
 }
 
-/* While the owner lives nobody else gets in, and it gets its own region again. */
+/* While the owner lives nobody else gets in, and it gets its own region again. (case 29) */
 static void owners(void)
 {
 	struct tmem_client *client = player_open("vm2", 2, 32);

@@ -6,7 +6,7 @@ PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
 	tests/service/death tests/service/scribble tests/service/floods \
-	tests/service/noalloc tests/service/limit
+	tests/service/noalloc
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
 
@@ -26,8 +26,6 @@ tests_service_scribble_SOURCES = tests/service/scribble.c $(PLAYER)
 tests_service_scribble_LDADD = $(PLAYER_LIBS)
 tests_service_death_SOURCES = tests/service/death.c $(PLAYER)
 tests_service_death_LDADD = $(PLAYER_LIBS)
-tests_service_limit_SOURCES = tests/service/limit.c $(PLAYER)
-tests_service_limit_LDADD = $(PLAYER_LIBS)
 # Not a test: the load of tests that make the host short of memory.
 tests_service_ringload_SOURCES = tests/service/ringload.c $(PLAYER)
 tests_service_ringload_LDADD = $(PLAYER_LIBS)
@@ -43,3 +41,8 @@ tests/service/noalloc.so: $(NOALLOC_HOOK) tests/lib/noalloc.h
 	$(AM_V_CCLD)$(MKDIR_P) tests/service && $(CC) $(AM_CPPFLAGS) $(CPPFLAGS) -I. $(AM_CFLAGS) \
 		$(CFLAGS) -shared -fPIC -o $@ $(srcdir)/tests/service/noalloc_hook.c \
 		$(srcdir)/tests/lib/noalloc.c
+
+tests_service_doctor_SOURCES = tests/service/doctor.c $(PLAYER)
+tests_service_doctor_LDADD = $(PLAYER_LIBS)
+check_PROGRAMS += tests/service/doctor
+TESTS += tests/service/doctor

@@ -139,6 +139,7 @@ static void kill_at(const char *point, struct rng *rng)
 	some_work(50);
 }
 
+/* Cases 16 and 17 of docs/cases.md. */
 static void kill_at_points(struct rng *rng)
 {
 	static const char *const points[] = {"ring_executed",  "ring_done",   "put_published",

@@ -301,6 +301,7 @@ static void scribble(void)
 	_exit(0);
 }
 
+/* Case 28 of docs/cases.md. */
 static void garbage(void)
 {
 	struct tmem_client *victim = player_open("vm2", 1, 32);

@@ -49,6 +49,7 @@ static void nonces(void)
 }
 
 /* The second member pays when the first one leaves, and sees the pages all the time. */
+/* Case 30 of docs/cases.md. */
 static void shared(void)
 {
 	struct store *store = open_new();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A stock 5.10 guest fills more memory than it has: every page comes back, the swap disk is not
-# written while there is room, and the host's pages go when the process ends.
+# written while there is room, and the host's pages go when the process ends (case 14).
 . "$(dirname "$0")/../lib/case.sh"
 flavour=${1:-stock}
 need "$flavour"

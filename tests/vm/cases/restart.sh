@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # tmemd is killed with SIGKILL and started again while a guest swaps, five times; then it is
 # stopped for 20 seconds. The guest goes on each time, and every page is right.
+# Case 15 of docs/cases.md.
 . "$(dirname "$0")/../lib/case.sh"
 need stock
 
