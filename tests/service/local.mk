@@ -6,7 +6,7 @@ PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
 	tests/service/death tests/service/scribble tests/service/floods \
-	tests/service/noalloc
+	tests/service/noalloc tests/service/limit
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
 
@@ -26,6 +26,8 @@ tests_service_scribble_SOURCES = tests/service/scribble.c $(PLAYER)
 tests_service_scribble_LDADD = $(PLAYER_LIBS)
 tests_service_death_SOURCES = tests/service/death.c $(PLAYER)
 tests_service_death_LDADD = $(PLAYER_LIBS)
+tests_service_limit_SOURCES = tests/service/limit.c $(PLAYER)
+tests_service_limit_LDADD = $(PLAYER_LIBS)
 # Not a test: the load of tests that make the host short of memory.
 tests_service_ringload_SOURCES = tests/service/ringload.c $(PLAYER)
 tests_service_ringload_LDADD = $(PLAYER_LIBS)
