@@ -309,30 +309,41 @@ out:
 
 /* ---- Get ------------------------------------------------------------------------------------ */
 
+bool page_intact(const struct store *store, const struct key *key, const struct desc *desc)
+{
+	uint64_t word = atomic_load_explicit(&desc->word, memory_order_acquire), same;
+	uint32_t len = DESC_LEN(desc);
+	const void *bytes = &same;
+
+	if (WORD_CODEC(word) == CODEC_SAME) {
+		same = same_word(desc, word);
+		len = sizeof(same);
+	} else {
+		/* Memory may have been damaged since: no access beyond the arena. */
+		if (len > MAX_STORED || !WORD_LOC(word) ||
+		    WORD_LOC(word) > (store->arena.sb->capacity - MAX_STORED) / 8)
+			return false;
+		bytes = alloc_bytes(&store->alloc, WORD_LOC(word));
+	}
+	return codec_check(bytes, len, key->object_hash, key->index, DESC_SEQ(desc)) == desc->check;
+}
+
 /* Checks and decodes a live page. 1 or -EIO. */
 static int read_page(struct store *store, const struct key *key, const struct desc *desc,
 		     void *page)
 {
-	uint64_t word = atomic_load_explicit(&desc->word, memory_order_acquire), same;
-	const uint8_t *bytes;
-	uint32_t len = DESC_LEN(desc);
+	uint64_t word = atomic_load_explicit(&desc->word, memory_order_acquire);
 
+	if (!page_intact(store, key, desc))
+		return -EIO;
 	if (WORD_CODEC(word) == CODEC_SAME) {
-		same = same_word(desc, word);
-		if (codec_check(&same, 8, key->object_hash, key->index, DESC_SEQ(desc)) !=
-		    desc->check)
-			return -EIO;
-		codec_fill(page, same);
+		codec_fill(page, same_word(desc, word));
 		return 1;
 	}
-	/* Memory may have been damaged since: no access beyond the arena. */
-	if (len > MAX_STORED || !WORD_LOC(word) ||
-	    WORD_LOC(word) > (store->arena.sb->capacity - MAX_STORED) / 8)
-		return -EIO;
-	bytes = alloc_bytes(&store->alloc, WORD_LOC(word));
-	if (codec_check(bytes, len, key->object_hash, key->index, DESC_SEQ(desc)) != desc->check)
-		return -EIO;
-	return codec_decode(WORD_CODEC(word), bytes, len, page) ? 1 : -EIO;
+	return codec_decode(WORD_CODEC(word), alloc_bytes(&store->alloc, WORD_LOC(word)),
+			    DESC_LEN(desc), page)
+		       ? 1
+		       : -EIO;
 }
 
 static int get_locked(struct store_client *client, struct shard *shard, const struct key *key,

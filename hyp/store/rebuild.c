@@ -5,7 +5,12 @@
  * One scan of the object table and one of the descriptors. Nothing in the arena is believed: a
  * descriptor counts when its object, its pool and its place are sound. Of two descriptors of one
  * handle the one with the higher sequence wins (a put was killed between publishing the new and
- * freeing the old). Ephemeral pages are dropped.
+ * freeing the old), unless it is damaged: then it may have come from another handle. Ephemeral
+ * pages are dropped.
+ *
+ * The first descriptor of an object says which shard the object belongs to, and an error there
+ * would cost all its pages. So it must be one whose stored bytes are intact; others wait until
+ * all descriptors were seen.
  */
 #include <string.h>
 
@@ -14,9 +19,13 @@
 #include "base/log.h"
 #include "store/store_priv.h"
 
+#define LATER_MAX 1024 /* descriptors that wait; more are dropped as damaged */
+
 struct tally {
 	uint64_t kept, dropped, damaged;
 	uint64_t last; /* highest live descriptor */
+	unsigned nr_later;
+	uint32_t later[LATER_MAX];
 };
 
 /* Entries that no descriptor names are freed at the end: they may come from a killed put. */
@@ -38,21 +47,44 @@ static void scan_objects(struct store *store)
 	}
 }
 
-/* The shard of a descriptor's handle, or NULL when its object cannot be right. */
-static struct shard *shard_for(struct store *store, uint32_t no, struct key *key)
+enum verdict { KEEP, DROP, DAMAGED, LATER };
+
+/* Finds the shard of an object by its descriptor `desc`. */
+static enum verdict place_object(struct store *store, const struct key *key,
+				 const struct desc *desc, bool last_chance)
+{
+	struct shard *shard = &store->shards[key->shard];
+
+	if (!last_chance && !page_intact(store, key, desc))
+		return LATER;
+	/* Another entry has this name: this one's is damaged. */
+	if (object_find(store, shard, key))
+		return DAMAGED;
+	object_insert(store, shard, desc->object);
+	return KEEP;
+}
+
+/* The shard of a descriptor's handle, or why it does not count. */
+static enum verdict shard_for(struct store *store, uint32_t no, struct key *key,
+			      struct shard **shard, bool last_chance)
 {
 	const struct desc *desc = &store->arena.descs[no - 1];
+	enum verdict verdict = KEEP;
 	struct object *object;
 
 	if (!desc->object || desc->object > atomic_load(&store->arena.sb->objects_high))
-		return NULL;
+		return DROP;
 	object = &store->arena.objects[desc->object - 1];
-	if (!object->pool)
-		return NULL;
+	/* Of a pool that ended, or does not outlive us. */
+	if (!object->pool || !pool_persistent(&store->pools[object->pool - 1]))
+		return DROP;
 	key_make(store, key, object->pool - 1, object->id, desc->index);
+	*shard = &store->shards[key->shard];
 	if (object->shard == NR_SHARDS)
-		object_insert(store, &store->shards[key->shard], desc->object);
-	return object->shard == key->shard ? &store->shards[key->shard] : NULL;
+		verdict = place_object(store, key, desc, last_chance);
+	if (verdict == KEEP && object->shard != key->shard)
+		verdict = DAMAGED;
+	return verdict;
 }
 
 static bool word_sound(const struct store *store, const struct desc *desc, uint64_t word)
@@ -112,7 +144,7 @@ static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
 		if (WORD_STATE(word) != DESC_LIVE || WORD_CODEC(word) == CODEC_SAME ||
 		    WORD_LOC(word) != loc)
 			continue;
-		shard = shard_for(store, other, &key);
+		shard_for(store, other, &key, &shard, false); /* its object is placed */
 		take_out(store, shard, other, &key);
 		log_msg(LOG_ERROR, "arena %s: descriptor %u claims the place of another",
 			store->arena.path, other);
@@ -121,27 +153,33 @@ static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
 	return alloc_claim(&store->alloc, loc);
 }
 
-enum verdict { KEEP, DROP, DAMAGED };
+/* Of two descriptors of one handle, does `desc` count and not `other`? */
+static bool replaces(const struct store *store, const struct key *key, const struct desc *desc,
+		     const struct desc *other)
+{
+	bool newer = DESC_SEQ(desc) > DESC_SEQ(other);
 
-static enum verdict take_desc(struct store *store, uint32_t no)
+	return page_intact(store, key, newer ? desc : other) == newer;
+}
+
+static enum verdict take_desc(struct store *store, uint32_t no, bool last_chance)
 {
 	struct desc *desc = &store->arena.descs[no - 1];
 	uint64_t word = atomic_load(&desc->word);
+	enum verdict verdict;
 	struct shard *shard;
 	struct key key;
 	uint32_t other;
 
 	if (!word_sound(store, desc, word))
 		return DAMAGED;
-	shard = shard_for(store, no, &key);
-	if (!shard)
-		return DROP; /* of a pool that ended */
-	if (!pool_persistent(&store->pools[key.pool]))
-		return DROP;
+	verdict = shard_for(store, no, &key, &shard, last_chance);
+	if (verdict != KEEP)
+		return verdict;
 	if (WORD_CODEC(word) != CODEC_SAME && !claim_place(store, no, WORD_LOC(word)))
 		return DAMAGED;
 	other = page_find(store, shard, &key, desc->object);
-	if (other && DESC_SEQ(&store->arena.descs[other - 1]) >= DESC_SEQ(desc)) {
+	if (other && !replaces(store, &key, desc, &store->arena.descs[other - 1])) {
 		if (WORD_CODEC(word) != CODEC_SAME)
 			alloc_unclaim(&store->alloc, WORD_LOC(word));
 		return DROP;
@@ -157,33 +195,42 @@ static enum verdict take_desc(struct store *store, uint32_t no)
 	return KEEP;
 }
 
+static void judge(struct store *store, struct tally *tally, uint32_t no, bool last_chance)
+{
+	enum verdict verdict = take_desc(store, no, last_chance);
+
+	if (verdict == LATER && tally->nr_later < LATER_MAX) {
+		tally->later[tally->nr_later++] = no;
+		return;
+	}
+	if (verdict == KEEP) {
+		tally->kept++;
+		if (no > tally->last)
+			tally->last = no;
+		return;
+	}
+	atomic_store(&store->arena.descs[no - 1].word, 0);
+	fault(FAULT_REBUILD_DROPPED);
+	if (verdict == DROP)
+		tally->dropped++;
+	else
+		tally->damaged++;
+}
+
 static void scan_descs(struct store *store, struct tally *tally)
 {
 	uint64_t high = atomic_load(&store->arena.sb->descs_high);
 
 	for (uint64_t no = 1; no <= high; no++) {
-		struct desc *desc = &store->arena.descs[no - 1];
-		enum verdict verdict;
-
 		/* Buckets are populated as the number of pages grows. */
 		if (no % 65536 == 0)
 			while (index_grow(store))
 				;
-		if (!atomic_load(&desc->word))
-			continue;
-		verdict = take_desc(store, no);
-		if (verdict == KEEP) {
-			tally->kept++;
-			tally->last = no;
-			continue;
-		}
-		atomic_store(&desc->word, 0);
-		fault(FAULT_REBUILD_DROPPED);
-		if (verdict == DAMAGED)
-			tally->damaged++;
-		else
-			tally->dropped++;
+		if (atomic_load(&store->arena.descs[no - 1].word))
+			judge(store, tally, no, false);
 	}
+	for (unsigned i = 0; i < tally->nr_later; i++)
+		judge(store, tally, tally->later[i], true);
 }
 
 /* Free entries below the last live one go to the shards; the rest is dealt out later. */

@@ -191,6 +191,8 @@ bool index_grow(struct store *store);
 void page_drop(struct store *store, struct shard *shard, uint32_t desc);
 uint32_t page_cost(const struct store *store, const struct desc *desc);
 bool pool_persistent(const struct pool *pool);
+/* Are the stored bytes those that were put for this handle? */
+bool page_intact(const struct store *store, const struct key *key, const struct desc *desc);
 
 struct pool *pool_of(struct store *store, const struct desc *desc);
 void shards_lock(struct store *store);
