@@ -3,7 +3,6 @@
  * tmemd in a control group at its memory limit (cases 6 and 9): the pool ends below the limit, puts
  * are refused, ephemeral pages make room, nothing is killed, every page is right. Of this machine's
  * own hierarchy, version 2 or 1; tests/vm/cases/hostmem.sh does it with version 2 in a guest.
- * (case 9)
  */
 #include "player.h"
 
