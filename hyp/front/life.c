@@ -299,7 +299,7 @@ static void bury_orphan(struct front_client *client)
 	struct region region = {.fd = -1};
 	struct tmem_region *page;
 
-	if (!region_open(&region, client->front->dir, client->file, 0, 0)) {
+	if (!region_open(&region, client->front->dir, client->file, 0, TMEM_PAGE_SIZE)) {
 		page = region_page(&region);
 		answer.epoch = READ_ONCE(page->guest_epoch);
 		region_answer(&region, &answer);

@@ -65,11 +65,11 @@ int region_open(struct region *region, int dir, const char *name, uint64_t inode
 		return -errno;
 	if (fstat(fd, &st))
 		r = -errno;
-	else if (!S_ISREG(st.st_mode) || st.st_size < (off_t)TMEM_PAGE_SIZE ||
+	else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < bytes ||
 		 (inode && (st.st_ino != inode || (uint64_t)st.st_size != bytes)))
 		r = -ESTALE;
 	else
-		r = region_map(region, fd, &st, inode ? bytes : (uint64_t)st.st_size);
+		r = region_map(region, fd, &st, bytes);
 	if (r)
 		close(fd);
 	return r;
