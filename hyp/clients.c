@@ -144,14 +144,12 @@ static void keep_fixed(const struct config *now, struct config *next)
 /* The same for a client: what its VM was started with. */
 static void keep_fixed_client(const struct config_client *now, struct config_client *next)
 {
-	if (!strcmp(now->socket, next->socket) && now->region_bytes == next->region_bytes &&
-	    now->rings == next->rings)
+	if (now->region_bytes == next->region_bytes && now->rings == next->rings)
 		return;
 	log_msg(LOG_WARN,
-		"reload: client %s: socket, region and rings stay those of its start; remove the "
-		"client, reload, and add it again",
+		"reload: client %s: region and rings stay those of its start; remove the client, "
+		"reload, and add it again",
 		now->name);
-	memcpy(next->socket, now->socket, sizeof(next->socket));
 	next->region_bytes = now->region_bytes;
 	next->rings = now->rings;
 }

@@ -77,6 +77,8 @@ static void tick(struct front *front)
 	for (unsigned i = 0; i < front->nr_slots; i++) {
 		struct front_client *client = front->clients[i];
 
+		if (client && client->deaf)
+			client->deaf = door_add(client, DOOR_LISTENER, client->listener) != 0;
 		if (!client || client->region.fd < 0)
 			continue;
 		if (region_tampered(&client->region)) {

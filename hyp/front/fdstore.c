@@ -21,11 +21,46 @@ static struct {
 	int nr;
 } given;
 
-void fdstore_open(void)
+static void notify_remove(const char *name)
+{
+	char state[128 + STORE_NAME_MAX];
+
+	snprintf(state, sizeof(state), "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	sd_notify(0, state);
+}
+
+/* Descriptor i is not needed any more, by us or the service manager. */
+static void drop(int i)
+{
+	notify_remove(given.names[i]);
+	close(SD_LISTEN_FDS_START + i);
+	free(given.names[i]);
+	given.names[i] = NULL;
+}
+
+/* Has the store recorded a life of the client whose descriptor this is? */
+static bool belongs_to_a_life(struct store *store, const char *name)
+{
+	char client_name[STORE_NAME_MAX], note[STORE_MAX_NOTE];
+	const char *slash = strchr(name, '/');
+	struct store_client *client;
+
+	/* Not one of ours. */
+	if (!slash || slash - name >= STORE_NAME_MAX)
+		return true;
+	snprintf(client_name, sizeof(client_name), "%.*s", (int)(slash - name), name);
+	client = store_client_find(store, client_name);
+	return client && store_client_note(client, note, sizeof(note)) != 0;
+}
+
+void fdstore_open(struct store *store)
 {
 	given.nr = sd_listen_fds_with_names(0, &given.names);
 	if (given.nr < 0)
 		given.nr = 0;
+	for (int i = 0; i < given.nr; i++)
+		if (!belongs_to_a_life(store, given.names[i]))
+			drop(i);
 }
 
 void fdstore_close(void)
@@ -52,11 +87,21 @@ static void keep(const struct front_client *client, const char *what, int index,
 
 static void forget(const struct front_client *client, const char *what, int index)
 {
-	char state[128 + STORE_NAME_MAX];
+	char name[64 + STORE_NAME_MAX];
 
-	snprintf(state, sizeof(state), "FDSTOREREMOVE=1\nFDNAME=%s/%s%d", client->name, what,
-		 index);
-	sd_notify(0, state);
+	snprintf(name, sizeof(name), "%s/%s%d", client->name, what, index);
+	notify_remove(name);
+}
+
+/* What was handed over and not taken: the life ended while nobody was here. */
+static void forget_given(const struct front_client *client)
+{
+	size_t len = strlen(client->name);
+
+	for (int i = 0; i < given.nr; i++)
+		if (given.names[i] && !strncmp(given.names[i], client->name, len) &&
+		    given.names[i][len] == '/')
+			drop(i);
 }
 
 void fdstore_keep(struct front_client *client)
@@ -73,6 +118,7 @@ void fdstore_keep(struct front_client *client)
 
 void fdstore_forget(struct front_client *client)
 {
+	forget_given(client);
 	if (!client->kept)
 		return;
 	forget(client, "connection", 0);
@@ -119,8 +165,9 @@ bool fdstore_take(struct front_client *client)
 
 #else
 
-void fdstore_open(void)
+void fdstore_open(struct store *store)
 {
+	(void)store;
 }
 
 void fdstore_close(void)

@@ -49,10 +49,7 @@ static void dispose(struct front *front)
 		if (!client)
 			continue;
 		life_suspend(client);
-		if (client->listener >= 0) {
-			close(client->listener);
-			unlink(client->socket);
-		}
+		ivshmem_unlisten(client);
 		free(client);
 	}
 	if (front->door_epoll >= 0)
@@ -128,7 +125,7 @@ int front_open(struct front **front_out, struct store *store, const struct front
 		r = fail(-errno, err, errlen, "%s", config->region_dir);
 		goto out;
 	}
-	fdstore_open();
+	fdstore_open(store);
 	r = sigbus_install();
 	if (!r)
 		r = start_threads(front);
@@ -183,14 +180,8 @@ static int check(const struct front_client_config *config, char *err, size_t err
 
 static void release(struct front_client *client)
 {
-	struct front *front = client->front;
-
-	if (client->listener >= 0) {
-		door_remove(front, client->listener);
-		close(client->listener);
-		unlink(client->socket);
-	}
-	front->clients[client->slot] = NULL;
+	ivshmem_unlisten(client);
+	client->front->clients[client->slot] = NULL;
 	free(client);
 }
 
@@ -210,7 +201,6 @@ static struct front_client *new_client(struct front *front,
 	client->generation = ++front->generation;
 	snprintf(client->name, sizeof(client->name), "%s", config->name);
 	snprintf(client->file, sizeof(client->file), "%s.region", config->name);
-	snprintf(client->socket, sizeof(client->socket), "%s", config->socket);
 	client->region_bytes = config->region_bytes;
 	client->max_rings = config->max_rings;
 	client->ring_credits = config->ring_credits;
@@ -262,10 +252,9 @@ out:
 static int change(struct front_client *client, const struct front_client_config *config, char *err,
 		  size_t errlen)
 {
-	int r = 0;
+	int r = strcmp(client->socket, config->socket) ? ivshmem_listen(client, config)
+						       : ivshmem_set_access(config);
 
-	if (!strcmp(client->socket, config->socket))
-		r = ivshmem_set_access(config);
 	if (r)
 		return fail(r, err, errlen, "client %s: socket %s", config->name, config->socket);
 	client->ring_credits = config->ring_credits;

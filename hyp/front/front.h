@@ -56,7 +56,7 @@ bool front_work(struct front *front);
 /*
  * Serves one client: attaches the region that its note in the store names (executes what is not
  * done, before it returns), makes the socket and listens. Adding a client again with changed
- * values applies what can be changed while it lives (socket mode and owner, credits).
+ * values applies what can be changed while it lives (socket, its mode and owner, credits).
  */
 int front_client_add(struct front *front, const struct front_client_config *config, char *err,
 		     size_t errlen);
@@ -72,7 +72,7 @@ struct front_status {
 	pid_t pid;	/* owner of the region: QEMU or a local process; 0 none */
 	unsigned rings;
 	unsigned max_rings; /* of the configuration */
-	unsigned entries; /* of each ring */
+	unsigned entries;   /* of each ring */
 	uint64_t region_bytes;
 	char socket[108];
 };

@@ -83,7 +83,7 @@ int region_create(struct region *region, int dir, const char *name, uint64_t byt
 
 /*
  * Maps an existing one. -ENOENT, -ESTALE when it is another file than the one recorded. inode 0:
- * whatever is there, whatever its size.
+ * the first `bytes` of whatever is there; its owner may have made it as large as it liked.
  */
 int region_open(struct region *region, int dir, const char *name, uint64_t inode, uint64_t bytes);
 
@@ -262,6 +262,7 @@ struct front_client {
 	_Atomic uint32_t ring_credits;
 
 	int listener;
+	bool deaf; /* no descriptor was free to accept; listens again at the next tick */
 	int connection;
 	struct owner owner;
 	struct region region;
@@ -348,11 +349,17 @@ void life_suspend(struct front_client *client);
 
 /* ---- ivshmem.c: the protocol of QEMU's ivshmem server --------------------------------------- */
 
-/* Makes the socket and listens. 0 or a negated errno. */
+/*
+ * Makes the socket and listens, in the place of the socket that it had. 0 or a negated errno; on
+ * failure that one stays.
+ */
 int ivshmem_listen(struct front_client *client, const struct front_client_config *config);
 
 /* Mode and owner of the socket file. 0 or a negated errno. */
 int ivshmem_set_access(const struct front_client_config *config);
+
+/* Closes and unlinks the socket. Twice-callable. */
+void ivshmem_unlisten(struct front_client *client);
 
 /* Takes one connection from the listener. */
 void ivshmem_accept(struct front_client *client);
@@ -366,11 +373,16 @@ void ivshmem_close(struct front_client *client);
 
 /* ---- fdstore.c: the service manager keeps connection and doorbells over a restart ----------- */
 
-/* Looks what the service manager handed us. Once, before clients are added. */
-void fdstore_open(void);
+/*
+ * Looks what the service manager handed us, and lets it forget what belongs to no life that the
+ * store knows. Once, before clients are added.
+ */
+void fdstore_open(struct store *store);
 void fdstore_close(void);
 
 void fdstore_keep(struct front_client *client);
+
+/* Lets it forget what is kept, or was handed over, for this client. */
 void fdstore_forget(struct front_client *client);
 
 /* Takes back the doorbells (and the connection when there is one); false: not all were kept. */

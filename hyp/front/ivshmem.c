@@ -34,7 +34,7 @@ int ivshmem_set_access(const struct front_client_config *config)
 	return 0;
 }
 
-int ivshmem_listen(struct front_client *client, const struct front_client_config *config)
+static int listen_at(int fd, const struct front_client_config *config)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat st;
@@ -44,19 +44,49 @@ int ivshmem_listen(struct front_client *client, const struct front_client_config
 	if (!lstat(config->socket, &st) && S_ISSOCK(st.st_mode))
 		unlink(config->socket);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", config->socket);
-	client->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (client->listener < 0)
-		return -errno;
 	/* The file gets the socket's mode, so that it never is open to others. */
-	if (fchmod(client->listener, 0600) ||
-	    bind(client->listener, (struct sockaddr *)&address, sizeof(address)))
+	if (fchmod(fd, 0600) || bind(fd, (struct sockaddr *)&address, sizeof(address)))
 		return -errno;
 	r = ivshmem_set_access(config);
+	if (!r && listen(fd, 4))
+		r = -errno;
 	if (r)
-		return r;
-	if (listen(client->listener, 4))
+		unlink(config->socket);
+	return r;
+}
+
+int ivshmem_listen(struct front_client *client, const struct front_client_config *config)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
 		return -errno;
-	return door_add(client, DOOR_LISTENER, client->listener);
+	r = listen_at(fd, config);
+	if (!r) {
+		r = door_add(client, DOOR_LISTENER, fd);
+		if (r)
+			unlink(config->socket);
+	}
+	if (r) {
+		close(fd);
+		return r;
+	}
+	ivshmem_unlisten(client);
+	client->listener = fd;
+	snprintf(client->socket, sizeof(client->socket), "%s", config->socket);
+	return 0;
+}
+
+void ivshmem_unlisten(struct front_client *client)
+{
+	if (client->listener < 0)
+		return;
+	door_remove(client->front, client->listener);
+	close(client->listener);
+	unlink(client->socket);
+	client->listener = -1;
+	client->deaf = false;
 }
 
 static int send_message(int sock, int64_t value, int fd)
@@ -178,8 +208,11 @@ static bool peer_closed(int sock)
 	return recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* Who may have the region: nobody had it, or the process that has it lost its connection. */
-static int admit(struct front_client *client, struct owner *owner)
+/*
+ * Who may have the region: nobody had it (then a life is begun), or the process that has it lost
+ * its connection.
+ */
+static int admit(struct front_client *client, struct owner *owner, bool *begun)
 {
 	int r;
 
@@ -198,29 +231,44 @@ static int admit(struct front_client *client, struct owner *owner)
 		owner_close(owner);
 		return r;
 	}
-	r = door_add(client, DOOR_OWNER, client->owner.pidfd);
-	if (r)
-		life_end(client);
-	return r;
+	*begun = true;
+	return door_add(client, DOOR_OWNER, client->owner.pidfd);
+}
+
+/* The connection stays in the queue and would wake us without end: it has to wait a while. */
+static void cannot_accept(struct front_client *client, int error)
+{
+	if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
+		return;
+	log_limited(LOG_WARN, "client %s: a connection waits, it cannot be accepted: %s",
+		    client->name, strerror(error));
+	door_remove(client->front, client->listener);
+	client->deaf = true;
 }
 
 void ivshmem_accept(struct front_client *client)
 {
 	int sock = accept4(client->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct owner owner;
+	bool begun = false;
 	pid_t pid;
 	int r;
 
-	if (sock < 0)
+	if (sock < 0) {
+		cannot_accept(client, errno);
 		return;
+	}
 	r = owner_of_socket(&owner, sock);
 	pid = owner.pid;
 	if (!r)
-		r = admit(client, &owner);
+		r = admit(client, &owner, &begun);
 	if (!r)
 		r = connect_peer(client, sock);
 	if (!r)
 		return;
+	/* It has nothing in its hands; the next one is to have a chance. */
+	if (begun)
+		life_end(client);
 	close(sock);
 	counter_add(&client->counters[CLIENT_CONNECTS_REFUSED], 1);
 	log_limited(LOG_WARN, "client %s: connection of process %d refused: %s", client->name,

@@ -220,6 +220,28 @@ load lib
 	stop_tmemd
 }
 
+@test "reload: a client's socket moves; a place that is taken by a file is not overwritten" {
+	write_conf
+	start_tmemd
+	sed -i "s,^socket = $DIR/vm1.sock,socket = $DIR/moved.sock\nsocket_mode = 0640," "$CONF"
+	reload_tmemd
+	log_says_not "vm1"
+	[ ! -e "$DIR/vm1.sock" ]
+	[ "$(stat -c %a "$DIR/moved.sock")" = 640 ]
+	[ "$(ctl list --json | json 'd["clients"][0]["socket"]')" = "$DIR/moved.sock" ]
+	echo precious >"$DIR/file"
+	sed -i "s,^socket = $DIR/moved.sock,socket = $DIR/file," "$CONF"
+	reload_tmemd
+	log_says "client vm1: socket $DIR/file: Address already in use"
+	[ "$(cat "$DIR/file")" = precious ]
+	[ -S "$DIR/moved.sock" ]
+	stop_tmemd
+	# At a start it is an error, and the file stays as well.
+	run "$TMEMD" --config "$CONF"
+	[ "$status" -ne 0 ]
+	[ "$(cat "$DIR/file")" = precious ]
+}
+
 @test "reload: minimums may be exchanged between clients in either order" {
 	write_conf
 	printf 'minimum = 60M\n[client vm2]\nsocket = %s/vm2.sock\nminimum = 10M\n' "$DIR" >>"$CONF"
