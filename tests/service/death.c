@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SHARED "shared_auth = 00000000-0000-0001-0000-000000000002\n"
+#define SHARED "shared_auth = 01000000-0000-0000-0200-000000000000\n"
 
 /* Under a sanitizer freed memory is kept for a while. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

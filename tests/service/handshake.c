@@ -19,6 +19,17 @@ static int get_one(struct tmem_client *client, uint32_t pool, uint32_t index)
 }
 
 /* Case 18 of docs/cases.md. */
+/* The operator is told both values, too. */
+static bool said(unsigned reason, uint64_t guest, uint64_t service)
+{
+	char text[96];
+
+	snprintf(text, sizeof(text), "client vm1: hello refused, reason %u: guest %llu, here %llu",
+		 reason, (unsigned long long)guest, (unsigned long long)service);
+	return service_log_lines(text) > 0;
+}
+
+/* Whatever client and service disagree on is refused with both values (case 18). */
 static void refusals(void)
 {
 	static const struct {
@@ -52,6 +63,7 @@ static void refusals(void)
 		CHECK_IS(info.guest, info.reason == TMEM_REFUSED_SIZE ? tmem_region_need(4, 1024)
 								      : cases[i].guest);
 		CHECK_IS(info.service, cases[i].service);
+		CHECK(said(info.reason, info.guest, info.service));
 	}
 	CHECK_IS(service_counter("vm1", "hellos_refused"), n);
 	hello = (struct tmem_hello){.rings = 4, .entries = 64, .features = TMEM_F_ALL};

@@ -5,7 +5,7 @@ PLAYER = tests/service/player.c tests/service/player.h \
 PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
-	tests/service/death tests/service/scribble tests/service/floods \
+	tests/service/death tests/service/scribble tests/service/floods tests/service/cut tests/service/files tests/service/identity \
 	tests/service/noalloc tests/service/limit
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
@@ -20,6 +20,12 @@ tests_service_fairness_SOURCES = tests/service/fairness.c $(PLAYER)
 tests_service_fairness_LDADD = $(PLAYER_LIBS)
 tests_service_fdstore_SOURCES = tests/service/fdstore.c $(PLAYER)
 tests_service_fdstore_LDADD = $(PLAYER_LIBS)
+tests_service_identity_SOURCES = tests/service/identity.c $(PLAYER)
+tests_service_identity_LDADD = $(PLAYER_LIBS)
+tests_service_files_SOURCES = tests/service/files.c $(PLAYER)
+tests_service_files_LDADD = $(PLAYER_LIBS)
+tests_service_cut_SOURCES = tests/service/cut.c $(PLAYER)
+tests_service_cut_LDADD = $(PLAYER_LIBS)
 tests_service_floods_SOURCES = tests/service/floods.c $(PLAYER)
 tests_service_floods_LDADD = $(PLAYER_LIBS)
 tests_service_scribble_SOURCES = tests/service/scribble.c $(PLAYER)

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -18,7 +17,6 @@
 
 static char dir[128], conf[160], control[160], log_path[160];
 static pid_t pid;
-static unsigned max_files;
 
 void player_die(void)
 {
@@ -93,14 +91,8 @@ static bool answers(void)
 	return fd >= 0;
 }
 
-void service_limit_files(unsigned files)
-{
-	max_files = files;
-}
-
 static void run_service(const char *faults)
 {
-	struct rlimit limit = {max_files, max_files};
 	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -108,8 +100,6 @@ static void run_service(const char *faults)
 	dup2(log, STDERR_FILENO);
 	if (faults)
 		setenv("TMEMD_FAULTS", faults, 1);
-	if (max_files)
-		setrlimit(RLIMIT_NOFILE, &limit);
 	execl(program("TMEMD", "./tmemd"), "tmemd", "--config", conf, "--log-level", "warning",
 	      NULL);
 	_exit(127);

@@ -50,9 +50,6 @@ void service_configure(const char *name, const char *more);
 /* The same configuration with other words at its end; in force after SIGHUP or a restart. */
 void service_configure_again(const char *more);
 
-/* From the next start on it may have so many open files; 0: as many as this process. */
-void service_limit_files(unsigned files);
-
 /* Starts tmemd with these fault points armed (NULL: none) and waits until it answers. */
 void service_start(const char *faults);
 
