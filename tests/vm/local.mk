@@ -3,7 +3,9 @@ EXTRA_DIST += \
 	tests/vm/README.md tests/vm/run.sh \
 	tests/vm/lib/case.sh tests/vm/lib/guests.sh tests/vm/lib/host.sh tests/vm/lib/kernels.sh \
 	tests/vm/kernel/debug-5.10.config tests/vm/kernel/small-5.10.config \
-	tests/vm/programs/pagehog.c \
+	tests/vm/programs/pagehog.c tests/vm/programs/stamp.h \
+	tests/vm/programs/sorter.c tests/vm/programs/filestamp.c tests/vm/lib/image.sh \
+	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
 	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
 	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh

@@ -4,9 +4,7 @@
  *
  *   pagehog [--mb N] [--passes N] [--seed N] [--until FILE] [--pause MS]
  *
- * Each page is made from the seed, its number and its generation, so that a stale page, a page of
- * somebody else and a damaged one all show. Of a hundred pages about 10 repeat one word, 20 are
- * random bytes, the others are a part random (seeded, 1/16 to 12/16), the rest runs of a word.
+ * The pages are those of stamp.h; each has a generation, the number of times it was written anew.
  * After filling, each pass checks all pages (odd passes far from one to the next) and writes every
  * eighth anew. With --until, checking goes on in further passes until FILE exists. With --pause it
  * sleeps that many milliseconds after each pass. The last line is a summary of key=value; the exit
@@ -18,11 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-#define PAGE 4096
-#define WORDS (PAGE / 8)
+#include "stamp.h"
+
 #define FAR 7919 /* pages, a prime: what odd passes go on by */
 
 struct hog {
@@ -34,35 +31,9 @@ struct hog {
 	uint64_t wrong;
 };
 
-static uint64_t mix(uint64_t x)
-{
-	x ^= x >> 30;
-	x *= 0xbf58476d1ce4e5b9ull;
-	x ^= x >> 27;
-	x *= 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
 static void make_page(const struct hog *hog, uint64_t number, uint64_t *words)
 {
-	uint64_t id = mix(hog->seed + mix(number) + 3 * mix(hog->generation[number] + 1));
-	unsigned kind = id % 100, random_words, i;
-	uint64_t state = id;
-
-	if (kind < 10)
-		random_words = 0;
-	else if (kind < 30)
-		random_words = WORDS;
-	else
-		random_words = WORDS / 16 * (1 + (id >> 32) % 12);
-	for (i = 0; i < random_words; i++)
-		words[i] = mix(state += 0x9e3779b97f4a7c15ull);
-	for (; i < WORDS; i++)
-		words[i] = kind < 10 ? id : id + i / 32;
-	if (kind >= 10) {
-		words[0] = number;
-		words[1] = hog->generation[number];
-	}
+	stamp_page(words, hog->seed, number, hog->generation[number]);
 }
 
 static uint64_t *page_at(struct hog *hog, uint64_t number)
@@ -97,14 +68,6 @@ static void pass(struct hog *hog, unsigned turn)
 			make_page(hog, at, page_at(hog, at));
 		}
 	}
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static void *memory(uint64_t bytes)

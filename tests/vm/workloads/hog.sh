@@ -21,12 +21,12 @@ workload_drive() { :; }
 
 workload_conduct()
 {
-	local turn name
+	local names=("$@") turn name
 
 	for ((turn = 0; turn < $(hog_turns); turn++)); do
-		name=${@:turn % $# + 1:1}
+		name=${names[turn % $#]}
 		guest_say "$name" burst
-		guest_wait_for "$name" "VALUE turn=$turn[^0-9]" 600 || return 1
+		guest_wait_for "$name" "VALUE turn=${turn}[^0-9]" 600 || return 1
 	done
 	for name; do guest_say "$name" end; done
 }
