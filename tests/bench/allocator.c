@@ -110,7 +110,7 @@ int bench_allocator(const struct bench_options *options)
 	run.store = bench_store_open("arena",
 				     (run.corpus.at[run.corpus.nr] * 2 / STORE_CHUNK_BYTES + 256) *
 					     STORE_CHUNK_BYTES,
-				     1);
+				     1, true);
 	run.client = bench_client(run.store, "bench");
 	run.pool = bench_pool(run.client, TMEM_POOL_PERSIST, 1);
 	bench_settle(run.store, 1);

@@ -36,9 +36,10 @@ void bench_mount(void)
 	printf("arena's tmpfs: %s\n", how);
 }
 
-struct store *bench_store_open(const char *file, uint64_t pool_max, unsigned ready)
+struct store *bench_store_open(const char *file, uint64_t pool_max, unsigned ready, bool worker)
 {
-	struct store_config config = {.pool_max = pool_max, .ready_chunks = ready};
+	struct store_config config = {
+		.pool_max = pool_max, .ready_chunks = ready, .no_worker = !worker};
 	struct store *store;
 	struct store_info info;
 	char err[256] = "";

@@ -84,10 +84,10 @@ void *machine_json(void);
 /* Mounts a tmpfs of our own, with huge pages when that is possible; once a program. */
 void bench_mount(void);
 /*
- * Makes arena `file` there and opens it with `ready` chunks populated ahead. Ends the program when
- * it cannot.
+ * Makes arena `file` there and opens it with `ready` chunks populated ahead. Without a worker
+ * that is done by store_work(). Ends the program when it cannot.
  */
-struct store *bench_store_open(const char *file, uint64_t pool_max, unsigned ready);
+struct store *bench_store_open(const char *file, uint64_t pool_max, unsigned ready, bool worker);
 struct store_client *bench_client(struct store *store, const char *name);
 int bench_pool(struct store_client *client, uint32_t flags, uint64_t nonce);
 /* Waits until `chunks` chunks are ready, then until the worker is quiet. */
@@ -123,6 +123,7 @@ uint32_t *bench_order(size_t n, struct rng *rng);
 
 int bench_store(const struct bench_options *options);
 int bench_allocator(const struct bench_options *options);
+int bench_compaction(const struct bench_options *options);
 int bench_ring(const struct bench_options *options);
 int bench_host(const struct bench_options *options);
 

@@ -15,6 +15,7 @@ static const struct {
 } benches[] = {
 	{"store", bench_store, "put and get against the least they can cost"},
 	{"allocator", bench_allocator, "memory a page, also after churn and draining"},
+	{"compaction", bench_compaction, "what background compaction gains and costs"},
 	{"ring", bench_ring, "pages through a ring, doorbells, posted puts"},
 	{"host", bench_host, "what this machine does: copies, faults, wake-ups"},
 };

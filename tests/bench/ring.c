@@ -290,7 +290,7 @@ static void guest_main(struct results *results, const struct bench_options *opti
 	memset(g.slots, 1, SLOTS * PAGE_BYTES);
 	while (!atomic_load(&results->service_up))
 		usleep(1000);
-	g.store = bench_store_open("own", 4 * chunks * STORE_CHUNK_BYTES, chunks);
+	g.store = bench_store_open("own", 4 * chunks * STORE_CHUNK_BYTES, chunks, true);
 	g.own = bench_client(g.store, "own");
 	g.own_pool = bench_pool(g.own, TMEM_POOL_PERSIST, 1);
 	bench_settle(g.store, chunks);
@@ -349,7 +349,7 @@ int bench_ring(const struct bench_options *options)
 	pid = fork();
 	if (!pid)
 		guest_main(results, options, chunks);
-	store = bench_store_open("arena", 4 * chunks * STORE_CHUNK_BYTES, chunks);
+	store = bench_store_open("arena", 4 * chunks * STORE_CHUNK_BYTES, chunks, true);
 	serve(store, &front);
 	bench_settle(store, chunks);
 	atomic_store(&results->service_up, true);

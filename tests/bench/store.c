@@ -179,8 +179,8 @@ int bench_store(const struct bench_options *options)
 		return 1;
 	/* Memory for all of them ahead, so that no put waits for the worker's populating. */
 	run.chunks = run.corpus.at[run.corpus.nr] * 11 / 10 / STORE_CHUNK_BYTES + 24;
-	run.store =
-		bench_store_open("arena", (run.chunks + 64) * 2 * STORE_CHUNK_BYTES, run.chunks);
+	run.store = bench_store_open("arena", (run.chunks + 64) * 2 * STORE_CHUNK_BYTES, run.chunks,
+				     true);
 	run.client = bench_client(run.store, "bench");
 	run.pool = bench_pool(run.client, TMEM_POOL_PERSIST, 1);
 	run.same = bench_pool(run.client, TMEM_POOL_PERSIST, 2);
