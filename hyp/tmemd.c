@@ -279,29 +279,39 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	notify("WATCHDOG=1");
 }
 
+#define NR_EVENTS 4
+
+static bool events_add(struct event *events[NR_EVENTS])
+{
+	uint64_t us = notify_watchdog_us() / 2;
+	struct timeval interval = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+
+	for (int i = 0; i < NR_EVENTS; i++)
+		if (!events[i] || (i < 3 && event_add(events[i], NULL)))
+			return false;
+	return !us || !event_add(events[3], &interval);
+}
+
 static int run(struct tmemd *t, struct event_base *base, const sigset_t *signals)
 {
-	struct event *events[4] = {evsignal_new(base, SIGHUP, on_hup, t),
-				   evsignal_new(base, SIGTERM, on_stop, base),
-				   evsignal_new(base, SIGINT, on_stop, base),
-				   event_new(base, -1, EV_PERSIST, on_watchdog, t)};
-	uint64_t watchdog = notify_watchdog_us() / 2;
-	struct timeval interval = {(time_t)(watchdog / 1000000), (suseconds_t)(watchdog % 1000000)};
+	struct event *events[NR_EVENTS] = {evsignal_new(base, SIGHUP, on_hup, t),
+					   evsignal_new(base, SIGTERM, on_stop, base),
+					   evsignal_new(base, SIGINT, on_stop, base),
+					   event_new(base, -1, EV_PERSIST, on_watchdog, t)};
 	int r = EXIT_FAILURE;
 
-	for (int i = 0; i < 4; i++)
-		if (!events[i] || (i < 3 && event_add(events[i], NULL)))
-			goto out;
-	if (watchdog)
-		event_add(events[3], &interval);
-	/* From here on signals are heard; those that came during the start are pending. */
-	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
-	say_ready(t);
-	log_msg(LOG_NOTE, "tmemd %s serves; clients: %u", PACKAGE_VERSION, t->config->nr_clients);
-	if (event_base_dispatch(base) >= 0)
-		r = EXIT_SUCCESS;
-out:
-	for (int i = 0; i < 4; i++)
+	if (events_add(events)) {
+		/* Now signals are heard; those that came during the start are pending. */
+		pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+		say_ready(t);
+		log_msg(LOG_NOTE, "tmemd %s serves; clients: %u", PACKAGE_VERSION,
+			t->config->nr_clients);
+		if (event_base_dispatch(base) >= 0)
+			r = EXIT_SUCCESS;
+	}
+	if (r)
+		log_msg(LOG_ERROR, "there is no memory for the event loop");
+	for (int i = 0; i < NR_EVENTS; i++)
 		if (events[i])
 			event_free(events[i]);
 	return r;

@@ -91,7 +91,7 @@ static void limit_time(struct connection *c, int seconds)
 		evtimer_del(c->timer);
 }
 
-/* Sends the reply and disposes of it. `request` may be NULL. */
+/* Sends the reply and disposes of it. `request` may be NULL. May free the connection. */
 static void answer(struct connection *c, json_t *request, struct reply *reply)
 {
 	json_t *id = request ? json_object_get(request, TMEM_KEY_ID) : NULL;
@@ -113,14 +113,15 @@ static void answer(struct connection *c, json_t *request, struct reply *reply)
 	reply->result = NULL;
 	text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
-	if (!text) {
+	/* What cannot be answered in full is not answered: the peer sees the end. */
+	if (!text || bufferevent_write(c->buffer, text, strlen(text)) ||
+	    bufferevent_write(c->buffer, "\n", 1)) {
 		log_limited(LOG_WARN, "control: no memory for an answer");
-		c->closing = true;
-	} else {
-		bufferevent_write(c->buffer, text, strlen(text));
-		bufferevent_write(c->buffer, "\n", 1);
 		free(text);
+		connection_free(c);
+		return;
 	}
+	free(text);
 	c->answering = true;
 	c->begun = false;
 	limit_time(c, TMEM_CONTROL_TIMEOUT_S);
@@ -219,7 +220,7 @@ static void connection_next(struct connection *c)
 
 	if (c->answering || c->job)
 		return;
-	if (c->closing) {
+	if (c->closing || bufferevent_enable(c->buffer, EV_READ)) {
 		connection_free(c);
 		return;
 	}
@@ -250,7 +251,9 @@ static void connection_next(struct connection *c)
 
 static void on_read(struct bufferevent *buffer, void *arg)
 {
-	(void)buffer;
+	/* No more is read meanwhile. (A high watermark would do that, and crash without memory.) */
+	if (evbuffer_get_length(bufferevent_get_input(buffer)) > TMEM_CONTROL_MAX_REQUEST)
+		bufferevent_disable(buffer, EV_READ);
 	connection_next(arg);
 }
 
@@ -387,8 +390,11 @@ static void connection_new(struct control *control, int fd)
 	control->connections = c;
 	control->nr_connections++;
 	bufferevent_setcb(c->buffer, on_read, on_written, on_event, c);
-	bufferevent_setwatermark(c->buffer, EV_READ, 0, TMEM_CONTROL_MAX_REQUEST + 1);
-	bufferevent_enable(c->buffer, EV_READ | EV_WRITE);
+	if (bufferevent_enable(c->buffer, EV_READ | EV_WRITE)) {
+		log_limited(LOG_WARN, "control: no memory for a connection");
+		connection_free(c);
+		return;
+	}
 	limit_time(c, TMEM_CONTROL_IDLE_S);
 }
 
@@ -501,8 +507,8 @@ int control_open(struct control **result, struct event_base *base, struct store 
 		event_new(base, control->wake_fd, EV_READ | EV_PERSIST, on_wake, control);
 	if (!control->accept_event || !control->retry_event || !control->wake_event)
 		goto failed;
-	event_add(control->accept_event, NULL);
-	event_add(control->wake_event, NULL);
+	if (event_add(control->accept_event, NULL) || event_add(control->wake_event, NULL))
+		goto failed;
 	*result = control;
 	return 0;
 failed:

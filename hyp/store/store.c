@@ -95,8 +95,11 @@ static int set_up(struct store *store, const struct store_config *config, char *
 		return -EPROTO;
 	}
 	r = populate_first(store, err, errlen);
-	if (!r && !config->no_worker)
-		r = worker_start(store);
+	if (r || config->no_worker)
+		return r;
+	r = worker_start(store);
+	if (r)
+		snprintf(err, errlen, "the background thread cannot be started: %s", strerror(-r));
 	return r;
 }
 
@@ -110,7 +113,7 @@ int store_open(struct store **out, const struct store_config *config, char *err,
 	store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (store == MAP_FAILED) {
-		snprintf(err, errlen, "no memory");
+		snprintf(err, errlen, "there is no memory for the store");
 		return -ENOMEM;
 	}
 	store->arena.fd = -1;
