@@ -6,7 +6,7 @@ PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
 	tests/service/death tests/service/scribble tests/service/floods tests/service/cut tests/service/files tests/service/identity \
-	tests/service/noalloc tests/service/limit
+	tests/service/noalloc tests/service/limit tests/service/enumerate
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
 
@@ -54,3 +54,5 @@ tests_service_doctor_SOURCES = tests/service/doctor.c $(PLAYER)
 tests_service_doctor_LDADD = $(PLAYER_LIBS)
 check_PROGRAMS += tests/service/doctor
 TESTS += tests/service/doctor
+tests_service_enumerate_SOURCES = tests/service/enumerate.c $(PLAYER)
+tests_service_enumerate_LDADD = $(PLAYER_LIBS) libbase.a

@@ -62,11 +62,11 @@ void service_configure_again(const char *more)
 	fclose(f);
 }
 
-static const char *program(const char *variable, const char *otherwise)
+const char *service_program(const char *variable)
 {
 	const char *path = getenv(variable);
 
-	return path ? path : otherwise;
+	return path ? path : !strcmp(variable, "TMEMD") ? "./tmemd" : "./tmemctl";
 }
 
 static int dial(const char *path)
@@ -91,40 +91,54 @@ static bool answers(void)
 	return fd >= 0;
 }
 
-static void run_service(const char *faults)
+static void run_service(void (*prepare)(void))
 {
 	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	manager_hand_over();
 	dup2(log, STDERR_FILENO);
-	if (faults)
-		setenv("TMEMD_FAULTS", faults, 1);
-	execl(program("TMEMD", "./tmemd"), "tmemd", "--config", conf, "--log-level", "warning",
-	      NULL);
+	if (prepare)
+		prepare();
+	execl(service_program("TMEMD"), "tmemd", "--config", conf, "--log-level", "warning", NULL);
 	_exit(127);
+}
+
+bool service_launch(void (*prepare)(void), int *status)
+{
+	CHECK(!pid);
+	unlink(control);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		run_service(prepare);
+	for (int i = 0; i < START_MS / 5; i++) {
+		if (service_ended(status))
+			return false;
+		if (answers())
+			return true;
+		player_nap_ms(5);
+	}
+	CHECK(!"tmemd answers");
+	return false;
+}
+
+static const char *faults_to_arm;
+
+static void arm_faults(void)
+{
+	if (faults_to_arm)
+		setenv("TMEMD_FAULTS", faults_to_arm, 1);
 }
 
 bool service_try_start(const char *faults)
 {
 	int status;
 
-	CHECK(!pid);
-	unlink(control);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid)
-		run_service(faults);
-	for (int i = 0; i < START_MS / 5; i++) {
-		if (service_ended(&status)) {
-			CHECK(faults && WIFSIGNALED(status));
-			return false;
-		}
-		if (answers())
-			return true;
-		player_nap_ms(5);
-	}
-	CHECK(!"tmemd answers");
+	faults_to_arm = faults;
+	if (service_launch(arm_faults, &status))
+		return true;
+	CHECK(faults && WIFSIGNALED(status));
 	return false;
 }
 
@@ -240,7 +254,7 @@ void service_ctl(const char *words)
 	char command[512];
 
 	snprintf(command, sizeof(command), "%s --socket %s %s >/dev/null",
-		 program("TMEMCTL", "./tmemctl"), control, words);
+		 service_program("TMEMCTL"), control, words);
 	if (system(command)) {
 		fprintf(stderr, "%s: failed\n", command);
 		player_die();

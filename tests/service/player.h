@@ -56,6 +56,15 @@ void service_start(const char *faults);
 /* The same for one that may be killed by a fault before it answers: false then. */
 bool service_try_start(const char *faults);
 
+/*
+ * Starts tmemd; `prepare` runs in the new process before it becomes tmemd. True: it answers. False:
+ * it has ended, with the status of waitpid(2).
+ */
+bool service_launch(void (*prepare)(void), int *status);
+
+/* The program, e.g. "TMEMD": what that variable names, or that of the current directory. */
+const char *service_program(const char *variable);
+
 /* Kills it and waits for its end; the status of waitpid(2). Nothing when it does not run. */
 int service_kill(int sig);
 
