@@ -10,6 +10,7 @@ EXTRA_DIST += \
 	tests/cli/rude.py \
 	tests/cli/manager.py \
 	tests/cli/metrics.py \
+	tests/cli/mounts.bats \
 	tests/cli/service.bats \
 	tests/cli/tmemctl.bats \
 	tests/cli/usage.bats
