@@ -58,7 +58,7 @@ static void does_not_spin(void)
 	player_nap_ms(1000);
 	service_costs(&after);
 	printf("%u ms of processor time in a second\n", after.cpu_ms - before.cpu_ms);
-	CHECK(after.cpu_ms - before.cpu_ms < 300);
+	CHECK(after.cpu_ms - before.cpu_ms < 100);
 }
 
 static int connect_error(const char *name, unsigned ms)
