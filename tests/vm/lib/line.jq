@@ -7,5 +7,5 @@
 	"pswpin \(.figures.pswpin), pswpout \(.figures.pswpout), majflt \(.figures.majflt)"
 end) +
 "; at start: load \(.start.loadavg), others \(.start.others_busy_percent) % of a CPU, " +
-"swap and pool unused; memory \(.memory.guest_held_mb) MB x \(.guests | length)" +
+"swap and pool unused\(if .note == "" then "" else "; " + .note end); memory \(.memory.guest_held_mb) MB x \(.guests | length)" +
 " + \(.memory.host_mb) = \(.memory.total_mb) MB"

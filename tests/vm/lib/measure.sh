@@ -58,8 +58,12 @@ measure_script()
 
 ticks_of() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'; }
 
-# Prints busy ticks of all CPUs so far.
-busy_ticks() { awk '$1 == "cpu" { print $2 + $3 + $4 + $7 + $8 + $9 }' /proc/stat; }
+# Prints busy ticks of all CPUs so far, and the time of one CPU.
+busy_ticks()
+{
+	awk '$1 == "cpu" { b = $2 + $3 + $4 + $7 + $8 + $9; t = b + $5 + $6 } /^cpu[0-9]/ { n++ }
+		END { print b, int(t / n) }' /proc/stat
+}
 
 own_ticks()
 {
@@ -71,12 +75,12 @@ own_ticks()
 
 host_busy()
 {
-	local busy own
+	local before after own
 
-	own=$(own_ticks "$@") busy=$(busy_ticks)
+	own=$(own_ticks "$@") before=$(busy_ticks)
 	sleep 1
-	busy=$(($(busy_ticks) - busy)) own=$(($(own_ticks "$@") - own))
-	echo $(((busy - own) * 100 / $(getconf CLK_TCK)))
+	after=$(busy_ticks) own=$(($(own_ticks "$@") - own))
+	echo $(((${after% *} - ${before% *} - own) * 100 / (${after#* } - ${before#* } + 1)))
 }
 
 host_vmstat() { awk -v k="$1" '$1 == k { n = $2 } END { print n + 0 }' /proc/vmstat; }

@@ -6,7 +6,7 @@ def delta($i): ($after | split(" ")[$i] | tonumber? // 0) - ($before | split(" "
 
 . as $guest_list |
 {
-	workload: $workload, jobs: $jobs, variant: $variant, run: $run, result: $result, why: $why,
+	workload: $workload, jobs: $jobs, variant: $variant, run: $run, result: $result, why: $why, note: $note,
 	start: $start, memory: $memory,
 	figures: (
 		if $result == "ok" then {

@@ -10,7 +10,8 @@
 #   variant_can             succeeds, or prints the sentence why it cannot run here, and fails
 #   variant_memory          sets guest_mb (what QEMU is given, each) and host_mb (the host's share:
 #                           pool and all that belongs to it); their sum must be the budget, unless
-#                           guest_mb_held says that the guests are held to less than they see
+#                           guest_mb_held says that the guests are held to less than they see.
+#                           host_swap_kb: of the host's swap that may be in use at the start
 #   variant_host_start NAME...  before the guests boot
 #   variant_boot NAME ARGUMENT...  boots one: guest_start unless something goes around it
 #   variant_qemu NAME       prints QEMU arguments, one a line
@@ -23,12 +24,13 @@
 #   variant_sample NAME...  prints "LOGICAL PHYSICAL SERVICE": bytes held now, and the memory that
 #                           the host's service really has
 #   variant_ticks           CPU of the host's service so far, in clock ticks
+#   variant_note            what the record of a run should say beside the figures
 #   variant_disk            sectors read and written so far on a disk of the host's own
 #   variant_host_stop       everything of the host's side goes; may be called at any time, twice
 
 variant_defaults()
 {
-	unset guest_mb_held
+	unset guest_mb_held host_swap_kb
 	variant_can() { :; }
 	variant_memory() { guest_mb=$memory_mb host_mb=0; }
 	variant_host_start() { :; }
@@ -39,6 +41,7 @@ variant_defaults()
 	variant_sample() { sum_samples "$@"; }
 	variant_ticks() { echo 0; }
 	variant_disk() { echo 0 0; }
+	variant_note() { :; }
 	variant_host_stop() { :; }
 	variant_script()
 	{

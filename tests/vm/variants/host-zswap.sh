@@ -12,6 +12,7 @@
 # The host is left as it was found: zswap's parameters, swap, page merging, the group.
 hz_ksm=no
 hz_factor=2
+hz_others_most_kb=16384 # of the host's own memory in that swap when a run begins
 
 variant_help() { echo "guests that see $hz_factor times their memory, swapped by the host through its zswap"; }
 
@@ -37,7 +38,7 @@ variant_can()
 	return 1
 }
 
-variant_memory() { guest_mb=$((memory_mb * hz_factor)) guest_mb_held=$memory_mb host_mb=0; }
+variant_memory() { guest_mb=$((memory_mb * hz_factor)) guest_mb_held=$memory_mb host_mb=0 host_swap_kb=$hz_others_most_kb; }
 
 # The directory below which groups with a memory limit can be made.
 hz_root()
@@ -76,11 +77,13 @@ variant_host_start()
 	hz_home=$(hz_own)
 	: > "$hz_state"
 	mkdir "$hz_group" || return 1
-	# Twice, since swap of the host backs all guests together.
+	# Swap of the host backs all guests together.
 	[ -f "$hz_swap" ] || make_disk "$hz_swap" $((swap_mb * guests)) || return 1
 	chmod 600 "$hz_swap"
 	mkswap "$hz_swap" > /dev/null && swapon "$hz_swap" || return 1
-	hz_set $hz_parameters/compressor lz4 && hz_set $hz_parameters/enabled Y || return 1
+	hz_set $hz_parameters/compressor lz4 2> /dev/null # not every kernel has it
+	hz_set $hz_parameters/enabled Y || return 1
+	hz_others_kb=$(hz_zswap_kb)
 	[ $hz_ksm = no ] && return 0
 	hz_set /sys/kernel/mm/ksm/pages_to_scan 1000 && hz_set /sys/kernel/mm/ksm/run 1
 }
@@ -110,11 +113,14 @@ hz_zswap_kb() { awk '$1 == "Zswap:" { print $2 }' /proc/meminfo; }
 
 hz_set_limit()
 {
-	local name kb=$((budget_mb * 1024))
+	local name own kb=$((budget_mb * 1024))
 
-	for name; do kb=$((kb + $(hz_qemu_kb "$(guest_ps "$name")"))); done
+	for name; do
+		own=$(hz_qemu_kb "$(guest_ps "$name")" 2> /dev/null) || return 1
+		kb=$((kb + own))
+	done
 	if [ "$(hz_version)" = 1 ]; then
-		kb=$((kb - $(hz_zswap_kb) + $(cat "$hz_group/memory.kmem.usage_in_bytes") / 1024))
+		kb=$((kb - $(hz_zswap_kb) + hz_others_kb + $(cat "$hz_group/memory.kmem.usage_in_bytes") / 1024))
 		echo ${kb}K > "$hz_group/memory.limit_in_bytes"
 	else
 		echo ${kb}K > "$hz_group/memory.max"
@@ -124,11 +130,21 @@ hz_set_limit()
 variant_ready()
 {
 	hz_set_limit "$@" || return 1
-	(while sleep 0.25; do hz_set_limit "$@"; done) &
+	(while hz_set_limit "$@"; do sleep 0.25; done) &
 	hz_keeper=$!
 }
 
-variant_held() { awk '$1 == "Zswapped:" { print $2 / 4 }' /proc/meminfo; }
+# Of the group; a host may page out cold memory of its own as soon as there is swap (DAMON does).
+variant_held()
+{
+	if [ "$(hz_version)" = 1 ]; then
+		awk '$1 == "swap" { print $2 / 4096 }' "$hz_group/memory.stat"
+	else
+		awk '{ print $1 / 4096 }' "$hz_group/memory.swap.current"
+	fi
+}
+
+variant_note() { echo "$(cat $hz_parameters/compressor), cgroup v$(hz_version)"; }
 
 variant_sample()
 {

@@ -9,11 +9,12 @@ variant_can() { needs_evidence_kernel; }
 variant_script()
 {
 	cat <<-'EOS'
+		# The disk that is switched on first has the higher priority.
 		variant_start() {
 			echo lz4 > /sys/block/zram0/comp_algorithm &&
 				echo "$(awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo)K" \
 					> /sys/block/zram0/disksize &&
-				mkswap /dev/zram0 > /dev/null && swapon -p 100 /dev/zram0 && swap_on vda
+				mkswap /dev/zram0 > /dev/null && swapon /dev/zram0 && swap_on vda
 		}
 		# The swap header is a page of the disk.
 		variant_held() {
