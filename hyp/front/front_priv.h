@@ -268,6 +268,7 @@ struct front_client {
 	struct region region;
 
 	/* The life that is served. */
+	uint64_t offered;	   /* features; the region's copy is the guest's to change */
 	struct answer answer;	   /* the last one that was given */
 	_Atomic uint64_t epoch;	   /* guest_epoch of the life that is served; 0: none */
 	_Atomic uint64_t answered; /* answer.epoch, for life_knocks() */

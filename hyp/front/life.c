@@ -64,8 +64,8 @@ static void offer(struct front_client *client)
 
 	WRITE_ONCE(page->abi_min, TMEM_ABI_VERSION);
 	WRITE_ONCE(page->abi_max, TMEM_ABI_VERSION);
-	WRITE_ONCE(page->features_offered,
-		   client->ring_credits ? TMEM_F_ALL : TMEM_F_ALL & ~TMEM_F_POSTED);
+	client->offered = client->ring_credits ? TMEM_F_ALL : TMEM_F_ALL & ~TMEM_F_POSTED;
+	WRITE_ONCE(page->features_offered, client->offered);
 	WRITE_ONCE(page->region_size, client->region.bytes);
 	WRITE_ONCE(page->max_rings, client->max_rings);
 	WRITE_ONCE(page->max_entries, TMEM_MAX_ENTRIES);
@@ -147,8 +147,8 @@ static void say_hello(struct front_client *client, const struct hello *hello)
 	struct answer answer = {.state = TMEM_SERVICE_CONNECTED, .epoch = hello->epoch};
 
 	drop_life(client);
-	if (region_check(hello, READ_ONCE(region_page(&client->region)->features_offered),
-			 client->max_rings, client->region.bytes, &answer)) {
+	if (region_check(hello, client->offered, client->max_rings, client->region.bytes,
+			 &answer)) {
 		accept_hello(client, hello);
 	} else {
 		counter_add(&client->counters[CLIENT_HELLOS_REFUSED], 1);
