@@ -5,9 +5,9 @@
 # memory cgroup; what does not fit is swapped by the host's kernel, through its zswap.
 #
 # Equal memory: what the group has, and zswap's pool, together are the budget and QEMU's own memory
-# (everything in its address space but the guest's memory, resident or swapped, and page tables),
-# which all other variants have on top of the budget too. cgroup v2 charges zswap's pool to the group;
-# v1 does not, so the limit goes down by the pool's size, several times a second.
+# (all anonymous memory but the guest's, resident or swapped, and page tables), which all other
+# variants have on top of the budget too. cgroup v2 charges zswap's pool to the group; v1 does not,
+# so the limit goes down by the pool's size, several times a second.
 #
 # The host is left as it was found: zswap's parameters, swap, page merging, the group.
 hz_ksm=no
@@ -99,13 +99,14 @@ variant_boot()
 	return $result
 }
 
-# Kilobytes of QEMU's own: all but the one mapping that is the guest's memory.
+# Kilobytes of QEMU's own: all but the one mapping that is the guest's memory. Pages of its program
+# are shared, and charged to whoever read them first: not to this group.
 hz_qemu_kb()
 {
 	awk -v guest_kb=$((guest_mb * 1024)) '
 		/^[0-9a-f]+-[0-9a-f]+ / { mine = 1 }
 		$1 == "Size:" && $2 == guest_kb { mine = 0 }
-		($1 == "Rss:" || $1 == "Swap:") && mine { sum += $2 }
+		($1 == "Anonymous:" || $1 == "Swap:") && mine { sum += $2 }
 		END { print sum + 0 }' "/proc/$1/smaps"
 }
 
