@@ -7,10 +7,11 @@ EXTRA_DIST += \
 	tests/vm/programs/sorter.c tests/vm/programs/filestamp.c tests/vm/lib/image.sh \
 	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
+	tests/vm/programs/memhog.c tests/vm/lib/inner.sh tests/vm/cases/hostmem.sh \
 	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
 	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
 
-check-vm: tmemd tmemctl
+check-vm: tmemd tmemctl tests/service/ringload
 	vm_build=$(abs_builddir) $(srcdir)/tests/vm/run.sh $(VM_CASES)
 
 .PHONY: check-vm
