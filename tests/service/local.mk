@@ -5,7 +5,8 @@ PLAYER = tests/service/player.c tests/service/player.h \
 PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
-	tests/service/death tests/service/scribble tests/service/floods tests/service/cut tests/service/files tests/service/identity \
+	tests/service/death tests/service/scribble tests/service/floods \
+	tests/service/cut tests/service/files tests/service/identity \
 	tests/service/noalloc tests/service/limit tests/service/enumerate
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
