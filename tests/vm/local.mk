@@ -8,6 +8,12 @@ EXTRA_DIST += \
 	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
 	tests/vm/programs/memhog.c tests/vm/lib/inner.sh tests/vm/cases/hostmem.sh \
+	tests/vm/consolidate tests/vm/lib/measure.sh tests/vm/lib/variant.sh tests/vm/lib/record.jq \
+	tests/vm/lib/line.jq tests/vm/lib/summary.jq tests/vm/lib/table.jq \
+	tests/vm/kernel/evidence-5.10.config tests/vm/variants/none.sh tests/vm/variants/tmem.sh \
+	tests/vm/variants/zram.sh tests/vm/variants/zswap.sh tests/vm/variants/zswap-50.sh \
+	tests/vm/variants/host-zswap.sh tests/vm/variants/host-zswap-ksm.sh \
+	tests/vm/cases/consolidate.sh \
 	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
 	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
 
