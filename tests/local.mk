@@ -5,3 +5,4 @@ include tests/unit/local.mk
 include tests/service/local.mk
 include tests/vm/local.mk
 include tests/bench/local.mk
+include tests/fuzz/local.mk

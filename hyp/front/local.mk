@@ -1,5 +1,6 @@
 # The fronts: how guests reach the store.
 noinst_LIBRARIES += libfront.a
+libfront_a_CFLAGS = $(AM_CFLAGS) $(FUZZ_LOADS_CFLAGS)
 libfront_a_CPPFLAGS = $(AM_CPPFLAGS) $(SYSTEMD_CFLAGS)
 libfront_a_SOURCES = \
 	hyp/front/front.h hyp/front/front_priv.h \

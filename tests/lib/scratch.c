@@ -2,9 +2,9 @@
 #include "scratch.h"
 #include "rng.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +21,18 @@ static void die(const char *what)
 	exit(1);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	remove(path);
+	return 0;
+}
+
 static void remove_files(void)
 {
-	struct dirent *e;
-	DIR *d = opendir(dir);
-
-	while (d && (e = readdir(d)))
-		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-			unlinkat(dirfd(d), e->d_name, 0);
-	if (d)
-		closedir(d);
+	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Waits until nobody holds the other end of the pipe, which the kernel sees to. */
