@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
 	tests/vm/programs/memhog.c tests/vm/lib/inner.sh tests/vm/cases/hostmem.sh \
+	tests/vm/cases/hostgroup.sh \
 	tests/vm/consolidate tests/vm/lib/measure.sh tests/vm/lib/variant.sh tests/vm/lib/record.jq \
 	tests/vm/lib/line.jq tests/vm/lib/summary.jq tests/vm/lib/table.jq \
 	tests/vm/kernel/evidence-5.10.config tests/vm/variants/none.sh tests/vm/variants/tmem.sh \
