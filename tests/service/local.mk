@@ -6,7 +6,7 @@ PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
 	tests/service/fairness tests/service/fdstore \
 	tests/service/death tests/service/scribble tests/service/floods \
-	tests/service/cut tests/service/files tests/service/identity \
+	tests/service/cut tests/service/files tests/service/identity tests/service/idle \
 	tests/service/noalloc tests/service/limit tests/service/enumerate
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
@@ -23,6 +23,8 @@ tests_service_fdstore_SOURCES = tests/service/fdstore.c $(PLAYER)
 tests_service_fdstore_LDADD = $(PLAYER_LIBS)
 tests_service_identity_SOURCES = tests/service/identity.c $(PLAYER)
 tests_service_identity_LDADD = $(PLAYER_LIBS)
+tests_service_idle_SOURCES = tests/service/idle.c $(PLAYER)
+tests_service_idle_LDADD = $(PLAYER_LIBS)
 tests_service_files_SOURCES = tests/service/files.c $(PLAYER)
 tests_service_files_LDADD = $(PLAYER_LIBS)
 tests_service_cut_SOURCES = tests/service/cut.c $(PLAYER)
