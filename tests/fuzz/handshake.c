@@ -21,9 +21,6 @@
 
 static struct {
 	uint64_t epoch;
-	uint64_t inode;	    /* of the region */
-	uint64_t offered;   /* features, since the region was made */
-	unsigned max_rings; /* likewise */
 	struct front_client_config config;
 } me;
 
@@ -51,12 +48,12 @@ static enum tmem_refusal expected(const struct said *said, uint64_t values[2])
 	if (said->abi != TMEM_ABI_VERSION)
 		return TMEM_REFUSED_ABI;
 	values[0] = said->features;
-	values[1] = me.offered;
-	if (said->features & ~me.offered)
+	values[1] = client()->offered;
+	if (said->features & ~client()->offered)
 		return TMEM_REFUSED_FEATURES;
 	values[0] = said->rings;
-	values[1] = me.max_rings;
-	if (said->rings < 1 || said->rings > me.max_rings)
+	values[1] = client()->max_rings;
+	if (said->rings < 1 || said->rings > client()->max_rings)
 		return TMEM_REFUSED_RINGS;
 	values[0] = said->entries;
 	values[1] = TMEM_MAX_ENTRIES;
@@ -98,28 +95,11 @@ static void check_answer(const struct said *said, uint64_t epoch)
 
 /* ---- What the guest does -------------------------------------------------------------------- */
 
-/* Each run of the service offers what is configured then; the rings stay the region's. */
-static void note_offer(void)
-{
-	me.offered = me.config.ring_credits ? TMEM_F_ALL : TMEM_F_ALL & ~TMEM_F_POSTED;
-}
-
-/* A region may have been made though the connection failed, or was taken late. */
-static void note_region(void)
-{
-	if (client()->region.fd < 0 || client()->region.inode == me.inode)
-		return;
-	me.inode = client()->region.inode;
-	me.max_rings = me.config.max_rings;
-	note_offer();
-}
-
 static void connect_again(void)
 {
 	guest_hang_up(&world.hostile);
 	front_work(world.front);
 	guest_connect(&world.hostile);
-	note_region();
 }
 
 /* Now and then anything, else what makes sense. */
@@ -213,7 +193,6 @@ static void operator_changes(struct bytes *in)
 {
 	unsigned what = take(in, 1);
 
-	note_region();
 	me.config.ring_credits = take(in, 1) & 15;
 	me.config.max_rings = 1 + (take(in, 1) & 7);
 	me.config.region_bytes = 1u << (20 + (take(in, 1) & 1));
@@ -238,7 +217,6 @@ static void descriptors(struct bytes *in)
 	connect_again();
 	MUST(!setrlimit(RLIMIT_NOFILE, &before), "setrlimit");
 	world_work(4);
-	note_region();
 }
 
 static void operation(struct bytes *in)
@@ -280,7 +258,6 @@ static void operation(struct bytes *in)
 		break;
 	case 14:
 		world_restart(&me.config);
-		note_offer();
 		break;
 	default:
 		world.front->next_tick = 0;
