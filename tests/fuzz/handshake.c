@@ -120,7 +120,9 @@ static void hello(struct bytes *in)
 
 	if (!world.hostile.base)
 		return;
-	guest_say_hello(&world.hostile, said.rings, said.entries, said.features, ++me.epoch);
+	/* A new one: what was scribbled may have been a hello, and answered. */
+	me.epoch = client()->answered + 1 ? client()->answered + 1 : 1;
+	guest_say_hello(&world.hostile, said.rings, said.entries, said.features, me.epoch);
 	guest_page(&world.hostile)->abi = said.abi;
 	client()->hello_after = 0;
 	world_work(1);

@@ -74,7 +74,11 @@ static void take_handed_out(struct guest *guest)
 		else
 			guest->ring_guest[in++] = fd;
 	}
-	MUST(in == out, "%u doorbells in, %u out", in, out);
+	/* When we have no descriptors left, some do not arrive. */
+	while (in > out)
+		close(guest->ring_guest[--in]);
+	while (out > in)
+		close(guest->ring_service[--out]);
 	guest->nr_bells = in;
 }
 
