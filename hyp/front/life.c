@@ -10,18 +10,21 @@
 #include "front_priv.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/fault.h"
 #include "base/log.h"
 
 #define NOTE_VERSION 1
 
+/* Version and check stay where they are in each version to come. */
 struct note {
 	uint32_t version;
-	uint32_t pid;
+	uint32_t check; /* XXH32 of the whole note, with 0 here */
 	uint64_t start; /* of the owner */
 	uint64_t inode; /* of the region */
 	uint64_t bytes;
@@ -31,12 +34,21 @@ struct note {
 	uint32_t max_rings;
 	uint32_t nr_rings;
 	uint32_t entries;
-	uint32_t pad;
+	uint32_t pid;
 	struct answer answer;
 };
 
 _Static_assert(sizeof(struct note) <= STORE_MAX_NOTE, "the note fits its record");
 _Static_assert(sizeof(struct note) == 104, "the note has no holes");
+
+static uint32_t note_check(const void *note, size_t len)
+{
+	uint8_t copy[STORE_MAX_NOTE];
+
+	memcpy(copy, note, len);
+	memset(copy + offsetof(struct note, check), 0, sizeof(uint32_t));
+	return XXH32(copy, len, 0);
+}
 
 static void save_note(struct front_client *client)
 {
@@ -55,6 +67,7 @@ static void save_note(struct front_client *client)
 		.answer = client->answer,
 	};
 
+	note.check = note_check(&note, sizeof(note));
 	store_client_set_note(client->store, &note, sizeof(note));
 }
 
@@ -381,14 +394,17 @@ static int attach_region(struct front_client *client)
 
 static int read_note(struct front_client *client, struct note *note)
 {
-	int len = store_client_note(client->store, note, sizeof(*note));
+	uint8_t bytes[STORE_MAX_NOTE] = {0};
+	int len = store_client_note(client->store, bytes, sizeof(bytes));
 
-	if (len <= 0)
-		return len;
-	if (len != sizeof(*note) || note->version != NOTE_VERSION || !note->pid ||
-	    note->max_rings > TMEM_MAX_RINGS || note->nr_rings > note->max_rings ||
-	    note->entries > TMEM_MAX_ENTRIES ||
-	    tmem_region_need(note->nr_rings, note->entries) > note->bytes)
+	if (!len)
+		return 0;
+	if (len < (int)offsetof(struct note, start))
+		return -EBADMSG;
+	memcpy(note, bytes, sizeof(*note));
+	if (note_check(bytes, (size_t)len) != note->check)
+		return -EBADMSG;
+	if (note->version != NOTE_VERSION || len != sizeof(*note))
 		return -EPROTO;
 	client->max_rings = note->max_rings;
 	client->service_epoch = note->service_epoch;
@@ -405,6 +421,15 @@ int life_attach(struct front_client *client)
 	struct note note;
 	int r = read_note(client, &note);
 
+	if (r == -EBADMSG) {
+		log_msg(LOG_ERROR,
+			"client %s: the record of its life is damaged, which ends it; other "
+			"clients are not affected",
+			client->name);
+		bury_orphan(client);
+		life_end(client);
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	if (!r) {

@@ -6,6 +6,7 @@
  * whose life the arena does not know: their guest is told so.
  */
 #include "raw.h"
+#include "store/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -239,6 +240,44 @@ static void arena_gone(void)
 	tmem_client_close(client);
 }
 
+/* A bit of what the arena says of vm1's life, while the service is away (case 5). */
+static void damage_record(struct rng *rng)
+{
+	int fd = open(service_socket("arena"), O_RDWR | O_CLOEXEC);
+	struct client_rec *rec;
+	char *arena;
+
+	CHECK(fd >= 0);
+	arena = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(arena != MAP_FAILED);
+	rec = (struct client_rec *)(arena + ((struct superblock *)arena)->clients_off);
+	while (strcmp(rec->name, "vm1"))
+		rec++;
+	CHECK(rec->note_sel);
+	rec->note[rec->note_sel & 1][rng_below(rng, rec->note_sel >> 1)] ^= 1 << rng_below(rng, 8);
+	munmap(arena, 1 << 20);
+	close(fd);
+}
+
+/* Its life ends, its guest is told; all others are served. */
+static void damaged_record(struct rng *rng)
+{
+	unsigned ended = 0;
+
+	for (uint64_t n = test_scaled(20); n; n--) {
+		struct tmem_client *client = client_in(GREETED);
+
+		CHECK_IS(player_put(client, player_pool(client, PERSISTENT), 1, 1), 1);
+		service_kill(SIGKILL);
+		damage_record(rng);
+		service_start(NULL);
+		CHECK_IS(service_log_lines("the record of its life is damaged"), ++ended);
+		CHECK(tmem_client_refused(client));
+		tmem_client_close(client);
+		served();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : test_seed();
@@ -258,6 +297,8 @@ int main(int argc, char **argv)
 	EVENTUALLY((service_costs(&after), after.files) == before.files);
 	CHECK_IS(service_counter("vm2", "pages_persistent"), stored);
 	RUN(orphans);
+	printf("damaged_record\n");
+	damaged_record(&rng);
 	RUN(arena_gone);
 	CHECK_IS(service_kill(SIGTERM), 0);
 	return 0;
