@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * tmemd in a control group at its memory limit (case 6, case 9): the pool ends below the limit, puts
- * are refused, ephemeral pages make room, nothing is killed, every page is right. Of this machine's
- * own hierarchy, version 2 or 1; tests/vm/cases/hostmem.sh does it with version 2 in a guest.
+ * tmemd in a control group at its memory limit (case 6, case 9): the pool ends below the limit,
+ * puts are refused, ephemeral pages make room, nothing is killed, every page is right. Of this
+ * machine's own hierarchy, version 2 or 1; tests/vm/cases/hostmem.sh does it with version 2 in a
+ * guest.
  */
 #include "player.h"
 

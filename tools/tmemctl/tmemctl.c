@@ -323,8 +323,8 @@ static int check_usage(const struct command *command, const struct ctl *ctl)
 	const char *options = command->options;
 
 	if ((ctl->json && !strchr(options, 'j')) || (ctl->all && !strchr(options, 'a')) ||
-	    (ctl->timeout >= 0 && !strchr(options, 't')) ||
-	    (ctl->guest && !strchr(options, 'g')) || (ctl->root && !strchr(options, 'r')))
+	    (ctl->timeout >= 0 && !strchr(options, 't')) || (ctl->guest && !strchr(options, 'g')) ||
+	    (ctl->root && !strchr(options, 'r')))
 		return bad_usage("an option that this command does not have", command->name);
 	if (ctl->argc < command->min_args)
 		return bad_usage("an argument is missing", command->name);

@@ -11,12 +11,12 @@ enum { CTL_OK = 0, CTL_REFUSED = 1, CTL_USAGE = 2, CTL_UNREACHED = 3 };
 
 struct ctl {
 	const char *socket;
-	bool json;	/* print the result as it came */
-	bool all;	/* --all */
-	double timeout; /* seconds, of reclaim; < 0: the service's default */
+	bool json;	  /* print the result as it came */
+	bool all;	  /* --all */
+	double timeout;	  /* seconds, of reclaim; < 0: the service's default */
 	bool guest;	  /* --guest */
 	const char *root; /* --root: where /proc and /sys are, or NULL */
-	int argc;	/* what follows the command */
+	int argc;	  /* what follows the command */
 	char **argv;
 };
 
