@@ -108,8 +108,7 @@
 #define TMEM_KEY_ARENA_BYTES "arena_bytes" /* that the arena could ever hold */
 #define TMEM_KEY_HUGE_PAGES "huge_pages"
 #define TMEM_KEY_HOST_RESERVE_BYTES "host_reserve_bytes" /* of MemAvailable; 0 none */
-#define TMEM_KEY_FD_STORE "fd_store" /* descriptors that the manager keeps at most; null unknown   \
-				      */
+#define TMEM_KEY_FD_STORE "fd_store"		   /* most that the manager keeps; null unknown */
 #define TMEM_KEY_FREEABLE_BYTES "freeable_bytes"   /* physical */
 #define TMEM_KEY_RECLAIMED_BYTES "reclaimed_bytes" /* physical */
 #define TMEM_KEY_COMPLETE "complete"		   /* all that was asked for was done */
