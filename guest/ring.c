@@ -27,6 +27,7 @@
 /* How long a waiter sleeps at most before it looks again, in nanoseconds. */
 #define POLL_FIRST_NS (50 * NSEC_PER_USEC)
 #define POLL_LAST_NS (1 * NSEC_PER_MSEC)
+#define COARSE_SPIN_NS (2 * NSEC_PER_MSEC)
 #define DOORBELL_BATCH 32 /* submissions that nobody waits for */
 #define LOST_INTERRUPT_NS (20 * NSEC_PER_MSEC)
 
@@ -439,9 +440,21 @@ static void nap(struct tmem_ring *ring, struct tmem_request *request, u32 keep_f
 	*ns = min_t(u64, *ns * 2, POLL_LAST_NS);
 }
 
+/*
+ * A sleep lasts a tick at least where timers are no finer. While polling that would be a tick for
+ * each page, tens of times longer than the answer takes: the service's naps are shorter than
+ * COARSE_SPIN_NS while it has work.
+ */
+static u64 spin_ns(void)
+{
+	if (tmem_link_polling() && hrtimer_resolution > POLL_LAST_NS)
+		return COARSE_SPIN_NS;
+	return (u64)READ_ONCE(tmem_spin_us) * NSEC_PER_USEC;
+}
+
 static bool spin(struct tmem_ring *ring, struct tmem_request *request)
 {
-	u64 end = ktime_get_ns() + (u64)READ_ONCE(tmem_spin_us) * NSEC_PER_USEC;
+	u64 end = ktime_get_ns() + spin_ns();
 
 	do {
 		if (executed(ring, request))
