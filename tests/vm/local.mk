@@ -16,7 +16,7 @@ EXTRA_DIST += \
 	tests/vm/variants/zram.sh tests/vm/variants/zswap.sh tests/vm/variants/zswap-50.sh \
 	tests/vm/variants/host-zswap.sh tests/vm/variants/host-zswap-ksm.sh \
 	tests/vm/cases/consolidate.sh \
-	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/kills.sh tests/vm/cases/limits.sh \
+	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
 	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
 
 check-vm: tmemd tmemctl tests/service/ringload
