@@ -5,8 +5,8 @@
  * One scan of the object table and one of the descriptors. Nothing in the arena is believed: a
  * descriptor counts when its object, its pool and its place are sound. Of two descriptors of one
  * handle the one with the higher sequence wins (a put was killed between publishing the new and
- * freeing the old), unless it is damaged: then it may have come from another handle. Ephemeral
- * pages are dropped.
+ * freeing the old), unless damage made it stray from another handle; see choose(). Ephemeral pages
+ * are dropped.
  *
  * The first descriptor of an object says which shard the object belongs to, and an error there
  * would cost all its pages. So it must be one whose stored bytes are intact; others wait until
@@ -112,17 +112,20 @@ static void account(struct store *store, struct shard *shard, uint32_t no, int s
 		shard->stored_bytes += (int64_t)sign * DESC_LEN(desc);
 }
 
-/* Takes a descriptor that was kept out again. */
-static void take_out(struct store *store, struct shard *shard, uint32_t no, const struct key *key)
+static void unclaim(struct store *store, uint32_t no)
 {
-	struct desc *desc = &store->arena.descs[no - 1];
-	uint64_t word = atomic_load(&desc->word);
+	uint64_t word = atomic_load(&store->arena.descs[no - 1].word);
 
-	account(store, shard, no, -1);
-	page_unlink(store, shard, no, key->page_hash);
 	if (WORD_CODEC(word) != CODEC_SAME)
 		alloc_unclaim(&store->alloc, WORD_LOC(word));
-	atomic_store(&desc->word, 0);
+}
+
+/* Takes a descriptor that was kept out again; what it says stays. */
+static void take_out(struct store *store, struct shard *shard, uint32_t no, const struct key *key)
+{
+	account(store, shard, no, -1);
+	page_unlink(store, shard, no, key->page_hash);
+	unclaim(store, no);
 }
 
 /*
@@ -146,6 +149,7 @@ static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
 			continue;
 		shard_for(store, other, &key, &shard, false); /* its object is placed */
 		take_out(store, shard, other, &key);
+		atomic_store(&store->arena.descs[other - 1].word, 0);
 		log_msg(LOG_ERROR, "arena %s: descriptor %u claims the place of another",
 			store->arena.path, other);
 		break;
@@ -153,16 +157,48 @@ static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
 	return alloc_claim(&store->alloc, loc);
 }
 
-/* Of two descriptors of one handle, does `desc` count and not `other`? */
-static bool replaces(const struct store *store, const struct key *key, const struct desc *desc,
-		     const struct desc *other)
+/* Lets the descriptor wait until all others were seen. */
+static bool postpone(struct tally *tally, uint32_t no)
 {
-	bool newer = DESC_SEQ(desc) > DESC_SEQ(other);
-
-	return page_intact(store, key, newer ? desc : other) == newer;
+	if (tally->nr_later == LATER_MAX)
+		return false;
+	tally->later[tally->nr_later++] = no;
+	return true;
 }
 
-static enum verdict take_desc(struct store *store, uint32_t no, bool last_chance)
+/*
+ * `no` and `other`, which was kept, have the same handle: KEEP, `other` is out. The newer one
+ * counts, but when its bytes are damaged, only if it has the highest sequence of the shard, as
+ * the put has that was killed; that is known when all were seen.
+ */
+static enum verdict choose(struct store *store, struct tally *tally, struct shard *shard,
+			   const struct key *key, uint32_t no, uint32_t other, bool last_chance)
+{
+	const struct desc *desc = &store->arena.descs[no - 1];
+	const struct desc *there = &store->arena.descs[other - 1];
+	bool newer = DESC_SEQ(desc) > DESC_SEQ(there), counts;
+
+	counts = page_intact(store, key, newer ? desc : there);
+	if (!counts && !last_chance) {
+		if (newer)
+			return LATER;
+		take_out(store, shard, other, key);
+		if (!postpone(tally, other))
+			atomic_store(&store->arena.descs[other - 1].word, 0);
+		return KEEP;
+	}
+	if (!counts)
+		counts = (newer ? DESC_SEQ(desc) : DESC_SEQ(there)) >= shard->seq;
+	if (counts != newer)
+		return DROP;
+	take_out(store, shard, other, key);
+	atomic_store(&store->arena.descs[other - 1].word, 0);
+	fault(FAULT_REBUILD_OLD_OUT);
+	return KEEP;
+}
+
+static enum verdict take_desc(struct store *store, struct tally *tally, uint32_t no,
+			      bool last_chance)
 {
 	struct desc *desc = &store->arena.descs[no - 1];
 	uint64_t word = atomic_load(&desc->word);
@@ -179,14 +215,11 @@ static enum verdict take_desc(struct store *store, uint32_t no, bool last_chance
 	if (WORD_CODEC(word) != CODEC_SAME && !claim_place(store, no, WORD_LOC(word)))
 		return DAMAGED;
 	other = page_find(store, shard, &key, desc->object);
-	if (other && !replaces(store, &key, desc, &store->arena.descs[other - 1])) {
-		if (WORD_CODEC(word) != CODEC_SAME)
-			alloc_unclaim(&store->alloc, WORD_LOC(word));
-		return DROP;
-	}
-	if (other) {
-		take_out(store, shard, other, &key);
-		fault(FAULT_REBUILD_OLD_OUT);
+	if (other)
+		verdict = choose(store, tally, shard, &key, no, other, last_chance);
+	if (verdict != KEEP) {
+		unclaim(store, no);
+		return verdict;
 	}
 	page_link(store, shard, no, key.page_hash);
 	account(store, shard, no, 1);
@@ -197,12 +230,10 @@ static enum verdict take_desc(struct store *store, uint32_t no, bool last_chance
 
 static void judge(struct store *store, struct tally *tally, uint32_t no, bool last_chance)
 {
-	enum verdict verdict = take_desc(store, no, last_chance);
+	enum verdict verdict = take_desc(store, tally, no, last_chance);
 
-	if (verdict == LATER && tally->nr_later < LATER_MAX) {
-		tally->later[tally->nr_later++] = no;
+	if (verdict == LATER && postpone(tally, no))
 		return;
-	}
 	if (verdict == KEEP) {
 		tally->kept++;
 		if (no > tally->last)

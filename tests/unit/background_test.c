@@ -105,33 +105,55 @@ static void pressure(void)
 	free(psi);
 }
 
-/* Two live descriptors of one handle, as a killed put leaves them: the newer one is the page. */
-static void rebuild_twins(void)
+static uint32_t next_desc(const struct store *store, uint32_t after)
+{
+	while (!store->arena.descs[after].word)
+		after++;
+	return after;
+}
+
+/*
+ * Two live descriptors of one handle, the second with the higher sequence; its checksum is that
+ * of another index, so it is damaged. As the last of its shard it is what a killed put left: the
+ * page is damaged, and the old one is not shown. With a later put of another page in that shard it
+ * has strayed, and costs the page nothing.
+ */
+static void rebuild_twins(bool last)
 {
 	struct store *store = open_new();
 	struct store_client *client = make_client_named(store, "c");
 	uint32_t pool = make_pool_of(client, PERSISTENT), old, new;
 	struct desc *descs = store->arena.descs;
 
+	/* All in one extent, so in one shard. */
 	CU_ASSERT(put_stamp(client, pool, 9, 100) == 1);
-	for (old = 0; !descs[old].word; old++)
-		;
+	old = next_desc(store, 0);
 	CU_ASSERT(put_stamp(client, pool, 8, 200) == 1);
-	for (new = 0; !descs[new].word || new == old; new ++)
-		;
-	/* Both in one extent, so in one shard: the second has the higher sequence. Its checksum
-	 * is that of another index, so that only the choice between the two is looked at. */
+	new = next_desc(store, 0);
+	if (new == old)
+		new = next_desc(store, old + 1);
+	CU_ASSERT(last || put_stamp(client, pool, 10, 300) == 1);
 	CU_ASSERT(DESC_SEQ(&descs[new]) > DESC_SEQ(&descs[old]));
 	descs[new].index = 9;
 	store_close(store);
 	store = open_again(NULL, NULL);
 	client = store_client_find(store, "c");
 	CU_ASSERT_FATAL(client != NULL);
-	CU_ASSERT(client_count(client, CLIENT_PAGES_PERSISTENT) == 1);
-	CU_ASSERT(store->arena.descs[old].word == 0 && store->arena.descs[new].word != 0);
-	CU_ASSERT(!holds_stamp(client, pool, 9, 100));
-	CU_ASSERT(client_count(client, CLIENT_GETS_DAMAGED) == 1);
+	CU_ASSERT(client_count(client, CLIENT_PAGES_PERSISTENT) == (last ? 1 : 2));
+	CU_ASSERT(!store->arena.descs[old].word == last && !store->arena.descs[new].word == !last);
+	CU_ASSERT(holds_stamp(client, pool, 9, 100) == !last);
+	CU_ASSERT(client_count(client, CLIENT_GETS_DAMAGED) == (last ? 1 : 0));
 	store_close(store);
+}
+
+static void rebuild_killed(void)
+{
+	rebuild_twins(true);
+}
+
+static void rebuild_strayed(void)
+{
+	rebuild_twins(false);
 }
 
 /* Two descriptors that name one place: the object's header tells whose it is. */
@@ -170,7 +192,8 @@ int main(void)
 	static CU_TestInfo tests[] = {{"evict", evict},
 				      {"compact", compact},
 				      {"pressure", pressure},
-				      {"rebuild: two of one handle", rebuild_twins},
+				      {"rebuild: killed put, damaged", rebuild_killed},
+				      {"rebuild: strayed, damaged", rebuild_strayed},
 				      {"rebuild: two of one place", rebuild_one_place},
 				      CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"background", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
