@@ -3,6 +3,7 @@ include tests/cli/local.mk
 include tests/model/local.mk
 include tests/unit/local.mk
 include tests/service/local.mk
+include tests/start/local.mk
 include tests/vm/local.mk
 include tests/bench/local.mk
 include tests/fuzz/local.mk
