@@ -58,6 +58,7 @@ static void dispose(struct front *front)
 		close(front->door_wake);
 	if (front->dir >= 0)
 		close(front->dir);
+	ringer_close(&front->ringer);
 	fdstore_close();
 	pthread_cond_destroy(&front->resume_cond);
 	pthread_cond_destroy(&front->pause_cond);
@@ -73,19 +74,33 @@ static struct front *new_front(struct store *store, const struct front_config *c
 	if (!front)
 		return NULL;
 	front->store = store;
-	front->dir = front->door_epoll = front->door_wake = -1;
+	front->dir = front->door_epoll = front->door_wake = front->ringer.nothing = -1;
 	front->poll_ns = config->poll_us * CLOCK_US;
 	front->no_threads = config->no_threads;
 	front->nr_workers = config->workers ? config->workers : default_workers();
 	if (front->nr_workers > FRONT_MAX_WORKERS)
 		front->nr_workers = FRONT_MAX_WORKERS;
 	for (unsigned i = 0; i < FRONT_MAX_WORKERS; i++)
-		front->workers[i].epoll = front->workers[i].wake = -1;
+		front->workers[i].epoll = front->workers[i].wake =
+			front->workers[i].ringer.nothing = -1;
 	pthread_mutex_init(&front->lock, NULL);
 	pthread_mutex_init(&front->pause_lock, NULL);
 	pthread_cond_init(&front->pause_cond, NULL);
 	pthread_cond_init(&front->resume_cond, NULL);
 	return front;
+}
+
+static void open_ringers(struct front *front)
+{
+	int r = ringer_open(&front->ringer);
+
+	for (unsigned i = 0; i < front->nr_workers && !r; i++)
+		r = ringer_open(&front->workers[i].ringer);
+	if (r)
+		log_msg(LOG_WARN,
+			"no asynchronous I/O (%s): the owner of a client can stop the service by "
+			"its doorbells; see fs.aio-max-nr, and SECURITY.md",
+			strerror(-r));
 }
 
 /* The service handles signals in its main thread. */
@@ -94,6 +109,7 @@ static int start_threads(struct front *front)
 	sigset_t block, before;
 	int r;
 
+	open_ringers(front);
 	sigfillset(&block);
 	sigdelset(&block, SIGBUS);
 	sigdelset(&block, SIGSEGV);

@@ -129,6 +129,22 @@ int owner_find(struct owner *owner, pid_t pid, uint64_t start);
 bool owner_alive(const struct owner *owner);
 void owner_close(struct owner *owner);
 
+/* ---- bell.c: doorbells to guests ------------------------------------------------------------ */
+
+/* For one thread at a time. */
+struct ringer {
+	unsigned long context; /* aio_context_t; 0: none */
+	unsigned unreaped;
+	int nothing; /* /dev/null */
+};
+
+/* 0 or a negated errno; it can be used all the same, but see SECURITY.md. */
+int ringer_open(struct ringer *ringer);
+void ringer_close(struct ringer *ringer);
+
+/* Never waits, whatever others do to the eventfd. False: not rung. */
+bool ringer_ring(struct ringer *ringer, int bell);
+
 /* ---- ring.c --------------------------------------------------------------------------------- */
 
 struct ring {
@@ -143,13 +159,14 @@ struct ring {
 	uint8_t *slots;
 
 	/* The worker's own. */
-	uint32_t n;	   /* entries */
-	uint32_t head;	   /* submissions before this position are executed */
-	uint32_t cq_tail;  /* completions written */
-	uint32_t cq_told;  /* completions for which a doorbell was considered */
-	uint32_t credits;  /* granted for this ring and not yet used by an executed entry */
-	bool armed;	   /* sq_event asks for a doorbell */
-	struct ring *next; /* in the share */
+	uint32_t n;	       /* entries */
+	uint32_t head;	       /* submissions before this position are executed */
+	uint32_t cq_tail;      /* completions written */
+	uint32_t cq_told;      /* completions for which a doorbell was considered */
+	uint32_t credits;      /* granted for this ring and not yet used by an executed entry */
+	bool armed;	       /* sq_event asks for a doorbell */
+	struct ringer *ringer; /* of the thread that executes the ring */
+	struct ring *next;     /* in the share */
 
 	/* Doorbells, eventfds; -1: none. They belong to the vector, whether the ring is used or
 	 * not. */
@@ -219,7 +236,8 @@ struct worker {
 	pthread_t thread;
 	bool started;
 	int epoll;
-	int wake;	     /* eventfd */
+	int wake; /* eventfd */
+	struct ringer ringer;
 	_Atomic bool chores; /* look after the credits of all rings */
 	struct share *shares;
 	unsigned timed;	  /* shares without doorbells */
@@ -317,6 +335,7 @@ struct front {
 	bool door_started;
 	int door_epoll;
 	int door_wake;
+	struct ringer ringer; /* under `lock` */
 	_Atomic bool door_poked;
 	uint64_t next_tick;
 };

@@ -347,13 +347,10 @@ static int resume(struct front_client *client)
 /* Both sides may have missed doorbells while nobody was here. */
 static void ring_all(struct front_client *client)
 {
-	static const uint64_t one = 1;
-
 	for (unsigned i = 0; i < client->nr_rings; i++)
 		if (client->rings[i].bell_out >= 0 &&
-		    write(client->rings[i].bell_out, &one, sizeof(one)) < 0)
-			log_limited(LOG_WARN, "client %s: no doorbell: %s", client->name,
-				    strerror(errno));
+		    !ringer_ring(&client->front->ringer, client->rings[i].bell_out))
+			log_limited(LOG_WARN, "client %s: no doorbell", client->name);
 }
 
 static int attach_region(struct front_client *client)

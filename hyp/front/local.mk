@@ -4,6 +4,7 @@ libfront_a_CFLAGS = $(AM_CFLAGS) $(FUZZ_LOADS_CFLAGS)
 libfront_a_CPPFLAGS = $(AM_CPPFLAGS) $(SYSTEMD_CFLAGS)
 libfront_a_SOURCES = \
 	hyp/front/front.h hyp/front/front_priv.h \
+	hyp/front/bell.c \
 	hyp/front/credits.c \
 	hyp/front/door.c \
 	hyp/front/fdstore.c \

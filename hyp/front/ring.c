@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -34,6 +33,7 @@ void ring_setup(struct ring *ring, uint32_t entries)
 	ring->cq_told = 0;
 	ring->credits = 0;
 	ring->armed = false;
+	ring->ringer = &ring->client->front->ringer;
 }
 
 /* The guest's part of an entry, each word read once. */
@@ -146,7 +146,6 @@ static void execute(struct ring *ring, uint32_t position, uint16_t number,
 /* Makes completions visible and rings the guest when it wants that. */
 static void publish(struct ring *ring)
 {
-	static const uint64_t one = 1;
 	uint32_t old = ring->cq_told;
 	uint32_t event;
 
@@ -161,8 +160,7 @@ static void publish(struct ring *ring)
 	event = READ_ONCE(ring->ctl->cq_event);
 	if (!tmem_need_event(event, ring->cq_tail, old))
 		return;
-	/* EAGAIN: the guest has left 2^64 - 2 of them unread. Its loss. */
-	if (write(ring->bell_out, &one, sizeof(one)) == sizeof(one))
+	if (ringer_ring(ring->ringer, ring->bell_out))
 		counter_add(&ring->client->counters[CLIENT_DOORBELLS_OUT], 1);
 }
 

@@ -4,7 +4,7 @@ PLAYER = tests/service/player.c tests/service/player.h \
 	tests/service/raw.c tests/service/raw.h
 PLAYER_LIBS = libtmemclient.a libtest.a
 service_tests = tests/service/handshake tests/service/rings tests/service/restart \
-	tests/service/fairness tests/service/fdstore \
+	tests/service/fairness tests/service/fdstore tests/service/bells \
 	tests/service/death tests/service/scribble tests/service/floods \
 	tests/service/cut tests/service/files tests/service/identity tests/service/idle \
 	tests/service/noalloc tests/service/limit tests/service/enumerate
@@ -29,6 +29,8 @@ tests_service_files_SOURCES = tests/service/files.c $(PLAYER)
 tests_service_files_LDADD = $(PLAYER_LIBS)
 tests_service_cut_SOURCES = tests/service/cut.c $(PLAYER)
 tests_service_cut_LDADD = $(PLAYER_LIBS)
+tests_service_bells_SOURCES = tests/service/bells.c $(PLAYER)
+tests_service_bells_LDADD = $(PLAYER_LIBS)
 tests_service_floods_SOURCES = tests/service/floods.c $(PLAYER)
 tests_service_floods_LDADD = $(PLAYER_LIBS)
 tests_service_scribble_SOURCES = tests/service/scribble.c $(PLAYER)
