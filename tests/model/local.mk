@@ -7,9 +7,9 @@ libtest_a_SOURCES = \
 STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS)
 
 check_PROGRAMS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
-	tests/model/limits tests/model/full
+	tests/model/limits tests/model/full tests/model/object
 TESTS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
-	tests/model/limits tests/model/full
+	tests/model/limits tests/model/full tests/model/object
 
 tests_model_model_SOURCES = \
 	tests/model/audit.c tests/model/exact.c tests/model/model.c tests/model/model.h \
@@ -30,3 +30,6 @@ tests_model_limits_LDADD = $(STORE_TEST_LIBS)
 
 tests_model_full_SOURCES = tests/model/check.h tests/model/full.c
 tests_model_full_LDADD = $(STORE_TEST_LIBS)
+
+tests_model_object_SOURCES = tests/model/check.h tests/model/object.c
+tests_model_object_LDADD = $(STORE_TEST_LIBS)
