@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Doorbells are shared with the owner of a client, their flags too: it makes them block, fills
- * those that the service rings and drains those that it hears. vm2 must be served all the same,
- * by each of its rings, so by each worker.
+ * Doorbells are shared with the owner of a client, their flags too: it fills those that the service
+ * rings and makes them block. vm2 must be served all the same, by each of its rings, so by each
+ * worker.
  */
 #include "raw.h"
 #include "tools/client/tmem_client_priv.h"
@@ -10,13 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
 #define ENTRIES 64
 #define RINGS 4
-#define DRAINS 3
 #define FULL 0xfffffffffffffffeull
 
 static struct tmem_client *victim;
@@ -66,32 +64,6 @@ static void fill_bells(void)
 	be_rung(&raw);
 }
 
-/* One that the service hears: a read of it blocks unless it is done at once. */
-static void *drain(void *arg)
-{
-	int bell = *(int *)arg;
-	uint64_t count;
-
-	while (read(bell, &count, sizeof(count)) == sizeof(count))
-		;
-	return NULL;
-}
-
-static void drain_bells(void)
-{
-	pthread_t thread;
-	struct raw raw;
-
-	raw_open(&raw, "vm1", ENTRIES);
-	make_blocking(raw.client->bells_out[0]);
-	for (unsigned i = 0; i < DRAINS; i++)
-		CHECK(!pthread_create(&thread, NULL, drain, &raw.client->bells_out[0]));
-	for (;;) {
-		tmem_ring_bell(raw.client, 0);
-		sched_yield();
-	}
-}
-
 static void serve(uint64_t stamp)
 {
 	for (unsigned r = 0; r < RINGS; r++) {
@@ -135,11 +107,6 @@ static void filled(void)
 	serve_beside(fill_bells, "doorbells_out");
 }
 
-static void drained(void)
-{
-	serve_beside(drain_bells, "doorbells_in");
-}
-
 int main(void)
 {
 	service_configure("bells", "");
@@ -147,7 +114,6 @@ int main(void)
 	victim = player_open("vm2", RINGS, 32);
 	pool = player_pool(victim, PERSISTENT);
 	RUN(filled);
-	RUN(drained);
 	CHECK_IS(tmem_client_bye(victim), 0);
 	tmem_client_close(victim);
 	CHECK_IS(service_kill(SIGTERM), 0);
