@@ -236,6 +236,27 @@ static const uint8_t *find_page(const uint8_t *map, size_t len, const uint8_t *p
 	return found;
 }
 
+/* look_at_all() with the log in a file; the number of its lines. */
+static unsigned lines_said(struct store *store, struct found *found)
+{
+	const char *path = scratch_path("log");
+	int saved = dup(STDERR_FILENO),
+	    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	unsigned lines = 0;
+	char byte;
+
+	CHECK(saved >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0, "%s", strerror(errno));
+	log_setup(LOG_ERROR, false);
+	look_at_all(store, found);
+	log_setup(LOG_ERROR - 1, false);
+	CHECK(dup2(saved, STDERR_FILENO) >= 0 && !lseek(fd, 0, SEEK_SET), "%s", strerror(errno));
+	while (read(fd, &byte, 1) == 1)
+		lines += byte == '\n';
+	close(saved);
+	close(fd);
+	return lines;
+}
+
 /* A bit flips in one page's payload while the service runs. */
 static void payload(void)
 {
@@ -244,7 +265,7 @@ static void payload(void)
 	struct store *store;
 	struct store_client *client;
 	struct found found;
-	unsigned flipped = 0;
+	unsigned flipped = 0, lines;
 
 	CHECK(!try_open(&store, POOL_MAX), "open");
 	client = store_client_find(store, "c");
@@ -257,7 +278,8 @@ static void payload(void)
 		at[rng_below(&rng, PAGE_BYTES)] ^= 1u << rng_below(&rng, 8);
 		flipped++;
 	}
-	look_at_all(store, &found);
+	lines = lines_said(store, &found);
+	CHECK(lines && lines <= LOG_BURST, "%u lines", lines);
 	CHECK(found.damaged == flipped && found.right == PAGES - flipped,
 	      "%u damaged, %u right, %u missing; flipped were %u", found.damaged, found.right,
 	      found.missing, flipped);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define ENTRIES 256
@@ -111,7 +112,7 @@ static void hellos(void)
 {
 	pid_t child = flood(greet_for_ever);
 
-	served("hellos_refused", 10);
+	served("hellos_refused", 2 * LOG_LINES);
 	player_end(child);
 	CHECK(service_log_lines("hello refused") > 0);
 	CHECK(service_log_lines("hello refused") <= LOG_LINES);
@@ -135,7 +136,7 @@ static void broken_rings(void)
 {
 	pid_t child = flood(break_for_ever);
 
-	served("ring_broken", 10);
+	served("ring_broken", 2 * LOG_LINES);
 	player_end(child);
 	CHECK(service_log_lines("is broken") > 0);
 	CHECK(service_log_lines("is broken") <= LOG_LINES);
@@ -166,15 +167,24 @@ static void strangers(void)
 	CHECK(service_log_lines("refused: the region has an owner") <= LOG_LINES);
 }
 
-/* From the owner itself, who gets new doorbells each time, for which all workers stop. */
+/*
+ * From the owner itself, who gets new doorbells each time, for which all workers stop. It says
+ * something, which nobody may.
+ */
 static void *reconnect_for_ever(void *arg)
 {
-	(void)arg;
+	struct raw *raw = arg;
+
+	/* The one it has would keep the others out. */
+	shutdown(raw->client->connection, SHUT_RDWR);
 	for (;;) {
 		int fd = player_dial("vm1");
 
-		if (fd >= 0)
-			close(fd);
+		if (fd < 0)
+			continue;
+		if (send(fd, "x", 1, MSG_NOSIGNAL) == 1)
+			usleep(1000);
+		close(fd);
 	}
 	return NULL;
 }
@@ -184,7 +194,9 @@ static void reconnects(void)
 	pid_t child = flood(reconnect_for_ever);
 
 	served("doorbells_in", 0);
+	EVENTUALLY(service_log_lines("the peer sent something") > 0);
 	player_end(child);
+	CHECK(service_log_lines("the peer sent something") <= LOG_LINES);
 }
 
 /* Half-open connections to the control socket do not keep others out of the rings. */

@@ -4,7 +4,7 @@
  * two threads put, get and flush. They notice nothing but a wait: every acknowledged page is
  * there, every flushed one is not, and what was under way is done once more.
  */
-#include "player.h"
+#include "raw.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -229,6 +229,34 @@ static void ended_meanwhile(void)
 	tmem_client_close(client);
 }
 
+/* While nobody is there to see it, the guest says other sizes, and more credits than it has. */
+static void forged_meanwhile(void)
+{
+	struct tmem_entry e = {.op = TMEM_PUT_PAGE};
+	struct tmem_region *page;
+	struct raw raw;
+	uint32_t given;
+	size_t bytes;
+
+	raw_open(&raw, "vm2", 32);
+	page = tmem_client_region(raw.client, &bytes);
+	e.pool = player_pool(raw.client, PERSISTENT);
+	CHECK_IS(raw_call(&raw, e), 1);
+	EVENTUALLY(raw.ctl->credits);
+	given = raw.ctl->credits;
+	service_kill(SIGKILL);
+	page->nr_rings = 4;
+	page->entries = 256;
+	page->features = 0;
+	raw.ctl->credits = 1000000;
+	service_start(NULL);
+	e.op = TMEM_GET_PAGE;
+	CHECK_IS(raw_call(&raw, e), 1);
+	EVENTUALLY(raw.ctl->credits == given);
+	CHECK_IS(tmem_client_bye(raw.client), 0);
+	tmem_client_close(raw.client);
+}
+
 int main(int argc, char **argv)
 {
 	static struct player players[RINGS];
@@ -267,6 +295,7 @@ int main(int argc, char **argv)
 	CHECK_IS(service_counter("vm1", "credits"), 0);
 	tmem_client_close(client);
 	ended_meanwhile();
+	forged_meanwhile();
 	CHECK_IS(service_kill(SIGTERM), 0);
 	return 0;
 }

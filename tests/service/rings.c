@@ -216,23 +216,31 @@ static void reserved_bits(void)
 static void forged(void)
 {
 	struct tmem_entry e = {.op = TMEM_PUT_PAGE, .flags = TMEM_ENTRY_POSTED};
-	struct raw raw;
+	struct tmem_ring_ctl *second;
 	uint64_t before, posted;
+	uint32_t given;
+	struct raw raw;
 
-	raw_open(&raw, "vm1", 32);
+	raw_take(&raw, player_open("vm1", 2, 32), 32);
+	second = (void *)((uint8_t *)raw.ctl + tmem_ring_off(1, 32) - tmem_ring_off(0, 32));
+	EVENTUALLY(second->credits && raw.ctl->credits == second->credits);
+	/* Taken for entries of the second ring, so that they stay. */
+	given = __atomic_exchange_n(&second->credits, 0, __ATOMIC_SEQ_CST);
 	before = service_counter("vm1", "credits_forged");
 	posted = service_counter("vm1", "puts_posted");
 	e.pool = player_pool(raw.client, PERSISTENT);
 	service_ctl("freeze vm1");
-	EVENTUALLY(service_counter("vm1", "credits") == 0);
+	EVENTUALLY(service_counter("vm1", "credits") == given);
 	/* More credits than there ever were, said by the guest. */
-	__atomic_store_n(&raw.ctl->credits, 0xffffffffu, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&raw.ctl->credits, 1000000, __ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < 3; i++) {
 		e.index = i;
 		CHECK_IS(raw_call(&raw, e), -TMEM_EFROZEN);
 	}
 	CHECK_IS(service_counter("vm1", "credits_forged") - before, 3);
+	CHECK_IS(service_counter("vm1", "credits"), given);
 	service_ctl("thaw vm1");
+	EVENTUALLY(raw.ctl->credits == given);
 	CHECK_IS(service_counter("vm1", "puts_posted"), posted);
 	CHECK_IS(tmem_client_bye(raw.client), 0);
 	tmem_client_close(raw.client);

@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 	EVENTUALLY(service_counter("vm1", "ring_bad") > 100);
 	EVENTUALLY(service_counter("vm1", "ring_broken") > 0);
 	EVENTUALLY(service_counter("vm1", "lives") > 0);
-	CHECK(service_counter("vm1", "puts") > 0);
+	EVENTUALLY(service_counter("vm1", "puts") > 0);
 	/* Whatever vm1 did to its slots, what was stored is what was checksummed. */
 	CHECK_IS(service_counter("vm1", "gets_damaged"), 0);
 	CHECK_IS(service_counter("vm2", "gets_damaged"), 0);
