@@ -37,8 +37,9 @@ static int send_all(int fd, const char *text, size_t len)
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		/* Turned away before we asked: the answer, which says why, can still be read. */
 		if (n < 0)
-			return errno;
+			return errno == EPIPE ? 0 : errno;
 		text += n;
 		len -= (size_t)n;
 	}
