@@ -58,7 +58,7 @@ static struct store_handle at(const struct side *side, uint64_t i)
 
 /* ---- The first pages of an object (case 4 of docs/cases.md) -------------------------------- */
 
-#define PAIRS 20000
+#define PAIRS 100000
 
 struct first {
 	struct side *side;
@@ -80,6 +80,9 @@ static void *put_firsts(void *arg)
 		for (unsigned turns = 0; atomic_load(first->arrived) < 2 * (i + 1); turns++)
 			if (turns > 1000) /* no CPU for the other */
 				sched_yield();
+		/* Who is first to see it is first; by how much is to vary. */
+		for (volatile unsigned wait = first->index ? i % 128 : 64; wait; wait--)
+			;
 		CHECK(store_put(first->side->client, &handle, page, 0) == 1, "put");
 	}
 	return NULL;

@@ -68,7 +68,10 @@ static void write_file(const char *path, const char *text)
 	fclose(f);
 }
 
-/* MemAvailable below the reserve, or stalls while it is near, and well again with some more. */
+/*
+ * MemAvailable below the reserve, or stalls while it is near, and well again with some more: case 9
+ * of docs/cases.md, short early and with hysteresis.
+ */
 static void pressure(void)
 {
 	static const struct {
