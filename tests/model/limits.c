@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Limits, guarantees, credits and giving memory back: the arithmetic, case by case. */
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "proto/tmem_abi.h"
 #include "store/store.h"
@@ -495,6 +496,38 @@ static void names_and_pools(void)
 	store_close(store);
 }
 
+static uint64_t meta_bytes(struct store *store)
+{
+	return counter_get(&store_counters(store)[STORE_META_BYTES]);
+}
+
+/* An object that only failed puts have named does not stay in the table. (case 3) */
+static void failed_objects(void)
+{
+	struct store *store = reopen(NULL, 32 * MIB);
+	struct store_client *c = client(store, "c", 0, 0);
+	struct store_handle handle = {.pool = pool(c, PERSISTENT)};
+	uint8_t page[PAGE_BYTES];
+	uint64_t before;
+
+	work_all(store);
+	make(page, 0, 1, PAGE_BYTES);
+	before = meta_bytes(store);
+	if (fault_arm(FAULT_ALLOC_DESC, FAULT_FAIL, 0, 65536))
+		for (uint64_t i = 0; i < 65536; i++) {
+			handle.object[0] = i;
+			CHECK(store_put(c, &handle, page, 0) == -ENOMEM, "without a descriptor");
+			if (i % 256 == 0)
+				work_all(store);
+		}
+	else
+		printf("  no fault points in this build\n");
+	CHECK(meta_bytes(store) - before < MIB, "the tables grew by %llu KiB",
+	      (unsigned long long)(meta_bytes(store) - before) >> 10);
+	fault_arm(FAULT_ALLOC_DESC, FAULT_OFF, 0, 0);
+	store_close(store);
+}
+
 int main(void)
 {
 	static const struct {
@@ -506,6 +539,7 @@ int main(void)
 		     {"reclaim", reclaim},
 		     {"pressure", pressure},
 		     {"failed put", failed_put},
+		     {"failed objects", failed_objects},
 		     {"names, pools", names_and_pools}};
 
 	scratch_make("limits");
