@@ -138,7 +138,7 @@ static void *door(void *arg)
 	struct front *front = arg;
 
 	prctl(PR_SET_NAME, "tmemd-door");
-	while (!atomic_load(&front->stop))
+	while (!atomic_load(&front->door_stopping))
 		door_turn(front, until_tick_ms(front));
 	return NULL;
 }
@@ -160,9 +160,10 @@ int door_start(struct front *front)
 	return -r;
 }
 
+/* Before the workers: what it is in the middle of may have to pause them. */
 void door_stop(struct front *front)
 {
-	atomic_store(&front->stop, true);
+	atomic_store(&front->door_stopping, true);
 	if (front->door_started) {
 		atomic_store(&front->door_poked, false);
 		door_poke(front);

@@ -332,6 +332,7 @@ struct front {
 	_Atomic bool credits_short; /* a ring got fewer credits than it should have */
 
 	pthread_t door;
+	_Atomic bool door_stopping;
 	bool door_started;
 	int door_epoll;
 	int door_wake;
