@@ -224,6 +224,29 @@ static bool region_left(void)
 	       !access(service_socket("vm2.region"), F_OK);
 }
 
+/* The service is told to stop just when its guests end. It must not wait for itself. */
+static void end_together(struct rng *rng)
+{
+	pid_t child[2];
+	int status;
+
+	for (uint64_t n = test_scaled(40); n; n--) {
+		for (unsigned i = 0; i < 2; i++) {
+			child[i] = player_fork();
+			if (!child[i])
+				live(clients[i], rng_next(rng) + i);
+		}
+		usleep(20000 + random_delay(rng));
+		for (unsigned i = 0; i < 2; i++)
+			player_end(child[i]);
+		usleep(rng_below(rng, 300));
+		kill(service_pid(), SIGTERM);
+		EVENTUALLY(service_ended(&status));
+		CHECK_IS(status, 0);
+		service_start(NULL);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : test_seed();
@@ -261,6 +284,7 @@ int main(int argc, char **argv)
 	printf("%llu deaths: %u files, %u threads, %u kB resident; before %u, %u, %u\n",
 	       (unsigned long long)rounds, after.files, after.threads, after.memory_kb,
 	       before.files, before.threads, before.memory_kb);
+	end_together(&rng);
 	one_of_each();
 	CHECK_IS(service_kill(SIGTERM), 0);
 	return 0;
