@@ -1,16 +1,20 @@
 # The command line, end to end: tmemd and tmemctl as an operator runs them.
-TESTS += tests/cli/run.sh
-EXTRA_DIST += \
-	tests/cli/run.sh \
-	tests/cli/lib.bash \
+CLI_TESTS = \
 	tests/cli/cases.bats \
 	tests/cli/config.bats \
 	tests/cli/control.bats \
 	tests/cli/doctor.bats \
-	tests/cli/rude.py \
-	tests/cli/manager.py \
-	tests/cli/metrics.py \
 	tests/cli/mounts.bats \
 	tests/cli/service.bats \
 	tests/cli/tmemctl.bats \
 	tests/cli/usage.bats
+TESTS += $(CLI_TESTS)
+TEST_EXTENSIONS = .bats
+BATS_LOG_COMPILER = $(SHELL) $(srcdir)/tests/cli/run.sh
+EXTRA_DIST += \
+	$(CLI_TESTS) \
+	tests/cli/run.sh \
+	tests/cli/lib.bash \
+	tests/cli/rude.py \
+	tests/cli/manager.py \
+	tests/cli/metrics.py

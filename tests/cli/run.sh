@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# All command-line tests, in the build directory. 77: they cannot run here.
+# Command-line tests, the files named, in the build directory. 77: they cannot run here.
 srcdir=${srcdir:-.}
 export srcdir
 
@@ -15,4 +15,4 @@ command -v python3 >/dev/null || skip "python3 is not installed"
 [ "$(stat -f -c %T /dev/shm)" = tmpfs ] || skip "/dev/shm is not a tmpfs"
 [ -w /dev/shm ] || skip "/dev/shm is not writable"
 
-exec bats --tap "$@" "$srcdir/tests/cli"
+exec bats --tap "$@"
