@@ -147,7 +147,10 @@ static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
 		if (WORD_STATE(word) != DESC_LIVE || WORD_CODEC(word) == CODEC_SAME ||
 		    WORD_LOC(word) != loc)
 			continue;
-		shard_for(store, other, &key, &shard, false); /* its object is placed */
+		/* One that waits for the end has no place. */
+		if (shard_for(store, other, &key, &shard, false) != KEEP ||
+		    page_find(store, shard, &key, store->arena.descs[other - 1].object) != other)
+			continue;
 		take_out(store, shard, other, &key);
 		atomic_store(&store->arena.descs[other - 1].word, 0);
 		log_msg(LOG_ERROR, "arena %s: descriptor %u claims the place of another",
