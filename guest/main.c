@@ -29,10 +29,11 @@ module_param(cleancache, bool, 0444);
 MODULE_PARM_DESC(cleancache,
 		 "keep clean pages of files at the host, where the kernel can (default Y)");
 
-unsigned int tmem_spin_us = 20;
+unsigned int tmem_spin_us = 200;
 module_param_named(spin_us, tmem_spin_us, uint, 0644);
-MODULE_PARM_DESC(spin_us,
-		 "how long to spin for an answer before sleeping, in microseconds (default 20)");
+MODULE_PARM_DESC(
+	spin_us,
+	"how long to spin for an answer before sleeping at most, in microseconds (default 200)");
 
 unsigned int tmem_put_timeout_ms = 1000;
 module_param_named(put_timeout_ms, tmem_put_timeout_ms, uint, 0644);

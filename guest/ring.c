@@ -28,7 +28,9 @@
 #define POLL_FIRST_NS (50 * NSEC_PER_USEC)
 #define POLL_LAST_NS (1 * NSEC_PER_MSEC)
 #define COARSE_SPIN_NS (2 * NSEC_PER_MSEC)
-#define DOORBELL_BATCH 32 /* submissions that nobody waits for */
+#define SPIN_FIRST_NS (2 * NSEC_PER_USEC)
+#define WAKE_NS (50 * NSEC_PER_USEC) /* what a wake-up on another CPU takes */
+#define DOORBELL_BATCH 32	     /* submissions that nobody waits for */
 #define LOST_INTERRUPT_NS (20 * NSEC_PER_MSEC)
 
 static struct tmem_ring rings[TMEM_MAX_RINGS];
@@ -72,6 +74,11 @@ fail:
 	return -ENOMEM;
 }
 
+static u32 spin_max(void)
+{
+	return min_t(u64, (u64)READ_ONCE(tmem_spin_us) * NSEC_PER_USEC, NSEC_PER_SEC);
+}
+
 static void ring_open(struct tmem_ring *ring, u8 *base, u32 entries)
 {
 	unsigned long flags;
@@ -88,6 +95,7 @@ static void ring_open(struct tmem_ring *ring, u8 *base, u32 entries)
 	ring->sq_told = 0;
 	ring->cq_head = 0;
 	ring->nr_free = entries;
+	ring->spin_ns = spin_max();
 	for (i = 0; i < entries; i++) {
 		ring->free[i] = entries - 1 - i;
 		ring->requests[i].number = i;
@@ -445,16 +453,32 @@ static void nap(struct tmem_ring *ring, struct tmem_request *request, u32 keep_f
  * each page, tens of times longer than the answer takes: the service's naps are shorter than
  * COARSE_SPIN_NS while it has work.
  */
-static u64 spin_ns(void)
+static u64 spin_ns(const struct tmem_ring *ring)
 {
 	if (tmem_link_polling() && hrtimer_resolution > POLL_LAST_NS)
 		return COARSE_SPIN_NS;
-	return (u64)READ_ONCE(tmem_spin_us) * NSEC_PER_USEC;
+	return min(READ_ONCE(ring->spin_ns), spin_max());
 }
 
-static bool spin(struct tmem_ring *ring, struct tmem_request *request)
+/*
+ * Learns from a wait of `waited` ns that ended in sleep how long the next one spins: longer if
+ * spinning would have seen the answer, taking off what the wake-up took. Waiters of one ring may
+ * overwrite each other's lesson.
+ */
+static void tune_spin(struct tmem_ring *ring, u64 waited)
 {
-	u64 end = ktime_get_ns() + spin_ns();
+	u32 ns = READ_ONCE(ring->spin_ns), max = spin_max();
+
+	if (waited < max + WAKE_NS)
+		ns = max_t(u32, 2 * ns, SPIN_FIRST_NS);
+	else
+		ns /= 2;
+	WRITE_ONCE(ring->spin_ns, min(ns, max));
+}
+
+static bool spin(struct tmem_ring *ring, struct tmem_request *request, u64 start)
+{
+	u64 end = start + spin_ns(ring);
 
 	do {
 		if (executed(ring, request))
@@ -470,16 +494,18 @@ bool tmem_ring_wait(struct tmem_ring *ring, struct tmem_request *request, unsign
 		    bool while_up)
 {
 	unsigned long end = jiffies + timeout;
-	u64 ns = POLL_FIRST_NS;
+	u64 start = ktime_get_ns(), ns = POLL_FIRST_NS;
 
-	if (spin(ring, request))
+	if (spin(ring, request, start))
 		return true;
 	for (;;) {
 		nap(ring, request, 0, &ns);
 		if (executed(ring, request))
 			reap_one(ring, request);
-		if (request_done(request))
+		if (request_done(request)) {
+			tune_spin(ring, ktime_get_ns() - start);
 			return true;
+		}
 		if (time_after_eq(jiffies, end) || (while_up && !tmem_link_up()))
 			return false;
 	}

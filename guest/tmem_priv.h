@@ -113,7 +113,8 @@ struct tmem_ring {
 	u32 sq_told; /* the service was told of submissions before this position */
 	u32 cq_head;
 	u32 nr_free;
-	u16 *free; /* stack of free entry numbers */
+	u32 spin_ns; /* of the next waiter, at most spin_us; learned, not under the lock */
+	u16 *free;   /* stack of free entry numbers */
 	struct tmem_request *requests;
 	struct tmem_ring_ctl *ctl;
 	u16 *sq;

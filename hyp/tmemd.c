@@ -335,7 +335,7 @@ static int serve(struct tmemd *t)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 
-	process_protect();
+	process_protect(FRONT_WORKER_NICE);
 	r = open_all(t, base);
 	if (!r)
 		r = run(t, base, &signals);

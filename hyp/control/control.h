@@ -130,9 +130,10 @@ void control_exclude(struct control *control, bool exclude);
 
 /*
  * Before threads and before privileges are dropped: IO_FLUSHER, memory locking, protection from
- * the OOM killer. Says by warnings what the machine does not permit and what that means.
+ * the OOM killer; and threads may take the niceness `worker_nice` later. Says by warnings what the
+ * machine does not permit and what that means.
  */
-void process_protect(void);
+void process_protect(int worker_nice);
 
 /* Whether stderr is the journal, which wants lines with their level. */
 bool log_to_journal(void);

@@ -81,6 +81,14 @@ static bool protect_memory(void)
 	return !r;
 }
 
+/* Threads may take this niceness after process_drop() too. Whether they could is said by them. */
+static void permit_priority(int nice)
+{
+	struct rlimit limit = {(rlim_t)(20 - nice), (rlim_t)(20 - nice)};
+
+	setrlimit(RLIMIT_NICE, &limit);
+}
+
 static bool protect_from_oom(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -103,10 +111,11 @@ static bool protect_from_oom(void)
 	return done;
 }
 
-void process_protect(void)
+void process_protect(int worker_nice)
 {
 	bool io = protect_io(), memory = protect_memory(), oom = protect_from_oom();
 
+	permit_priority(worker_nice);
 	if (io && memory && oom)
 		log_msg(LOG_INFO, "IO_FLUSHER is set, memory is locked, oom_score_adj is -999");
 }

@@ -13,6 +13,9 @@
 #ifndef TMEMD_FRONT_H
 #define TMEMD_FRONT_H
 
+/* Niceness of the threads that serve guests, where it is permitted: before the guests' CPUs. */
+#define FRONT_WORKER_NICE (-10)
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -21,7 +21,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 #define QUANTUM_NS (100 * CLOCK_US)
 #define ENTRY_NS_MAX (20 * CLOCK_US) /* an entry is charged no more: we may have been preempted */
@@ -316,12 +319,26 @@ static int worker_start(struct front *front, unsigned index)
 	return -r;
 }
 
+/*
+ * Threads inherit the niceness of the one that starts them. A worker is short of CPU just when the
+ * guests' CPUs are more than the host's, and behind each of its runs a guest waits.
+ */
 int workers_start(struct front *front)
 {
-	int r = 0;
+	int usual = getpriority(PRIO_PROCESS, 0), r = 0;
+	bool raised = usual > FRONT_WORKER_NICE && !front->no_threads;
 
+	if (raised && setpriority(PRIO_PROCESS, 0, FRONT_WORKER_NICE)) {
+		raised = false;
+		log_msg(LOG_INFO,
+			"workers have no priority over the CPUs of guests (%s): set LimitNICE=%d "
+			"in the unit",
+			strerror(errno), FRONT_WORKER_NICE);
+	}
 	for (unsigned i = 0; i < front->nr_workers && !r; i++)
 		r = worker_start(front, i);
+	if (raised)
+		setpriority(PRIO_PROCESS, 0, usual);
 	return r;
 }
 

@@ -94,6 +94,7 @@ with_systemd()
 	allowed='client-never'
 	log_says "IO_FLUSHER cannot be set" && allowed+='|io-flusher'
 	log_says "oom_score_adj cannot be set" && allowed+='|oom-score'
+	log_says "workers have no priority" && allowed+='|worker-nice'
 	log_says "built without a system call filter" && allowed+='|seccomp'
 	[ "$(</sys/module/zswap/parameters/enabled)" = N ] || allowed+='|host-zswap'
 	[ "$(wc -l </proc/swaps)" -eq 1 ] || allowed+='|mount-swaps|host-zram'
@@ -193,9 +194,10 @@ with_systemd()
 @test "what the machine denied: IO_FLUSHER, locked memory, the OOM killer" {
 	[ "$(id -u)" -eq 0 ] || skip "not root"
 	write_conf
-	start_under setpriv --bounding-set=-sys_resource,-ipc_lock prlimit --memlock=65536:65536
+	start_under setpriv --bounding-set=-sys_resource,-ipc_lock,-sys_nice prlimit --memlock=65536:65536
 	finds io-flusher threads
 	finds memory-locked
+	finds worker-nice
 	finds oom-score
 	[ "$(json '[f for f in d if f["id"] == "oom-score"][0]["finding"]' <"$DIR/doctored")" = \
 		"oom_score_adj is $(<"/proc/$PID/oom_score_adj"): the OOM killer may choose it, which frees nothing" ]
@@ -206,6 +208,7 @@ with_systemd()
 	[ "$(grep -c 'memory cannot be locked' "$LOG")" -eq 2 ] || finds_not memory-locked
 	[ "$(grep -c 'IO_FLUSHER cannot be set' "$LOG")" -eq 2 ] || finds_not io-flusher
 	[ "$(grep -c 'oom_score_adj cannot be set' "$LOG")" -eq 2 ] || finds_not oom-score
+	[ "$(grep -c 'workers have no priority' "$LOG")" -eq 2 ] || finds_not worker-nice
 	stop_tmemd
 }
 

@@ -19,6 +19,8 @@
 
 #define PF_MEMALLOC_NOIO 0x00080000 /* what PR_SET_IO_FLUSHER sets, see /proc/PID/stat */
 #define OOM_SCORE_ADJ (-999)
+#define WORKER_NAME "(tmemd-worker)"
+#define WORKER_NICE (-10)
 /* What tmemd(8) says that it keeps. */
 #define KEPT_CAPABILITIES (1ull << CAP_CHOWN | 1ull << CAP_IPC_LOCK)
 #define FDS_OF_ITS_OWN 64 /* of the service: arena, sockets, epoll, log, control connections */
@@ -37,31 +39,72 @@ static uint64_t all_bytes(const struct doctor *d)
 
 /* ---- What it did for itself ------------------------------------------------------------------ */
 
-/* Flags of a thread: the seventh word behind the name, which may have spaces itself. */
-static bool thread_flags(const struct doctor *d, const char *thread, uint64_t *flags)
+struct thread {
+	uint64_t flags;
+	int nice;
+	bool worker;
+};
+
+/* From its line in /proc: the name may have spaces itself. */
+static bool thread_of(const struct doctor *d, const char *name, struct thread *thread)
 {
 	char text[1024], *behind;
 
-	if (!look_text(d, text, sizeof(text), "/proc/%d/task/%s/stat", d->pid, thread))
+	if (!look_text(d, text, sizeof(text), "/proc/%d/task/%s/stat", d->pid, name))
 		return false;
+	thread->worker = strstr(text, WORKER_NAME);
 	behind = strrchr(text, ')');
-	return behind && sscanf(behind, ") %*c %*d %*d %*d %*d %*d %" SCNu64, flags) == 1;
+	return behind && sscanf(behind,
+				") %*c %*d %*d %*d %*d %*d %" SCNu64
+				" %*u %*u %*u %*u %*u %*u %*d %*d %*d %d",
+				&thread->flags, &thread->nice) == 2;
 }
 
-static void io_flusher(struct doctor *d)
+/* How many of the service's threads are so. */
+static unsigned count_threads(const struct doctor *d, bool (*is_so)(const struct thread *thread))
 {
 	char path[LOOK_PATH_MAX];
 	struct dirent *entry;
-	unsigned without = 0;
-	uint64_t flags;
+	struct thread thread;
+	unsigned n = 0;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "%s/proc/%d/task", d->root, d->pid);
 	dir = opendir(path);
 	while (dir && (entry = readdir(dir)))
-		without += thread_flags(d, entry->d_name, &flags) && !(flags & PF_MEMALLOC_NOIO);
+		n += thread_of(d, entry->d_name, &thread) && is_so(&thread);
 	if (dir)
 		closedir(dir);
+	return n;
+}
+
+static bool waits_for_swap(const struct thread *thread)
+{
+	return !(thread->flags & PF_MEMALLOC_NOIO);
+}
+
+static bool waits_for_cpu(const struct thread *thread)
+{
+	return thread->worker && thread->nice > WORKER_NICE;
+}
+
+static void worker_nice(struct doctor *d)
+{
+	unsigned n = count_threads(d, waits_for_cpu);
+
+	if (!n)
+		return;
+	found(d, "service", NULL,
+	      "%u workers have no priority over the CPUs of guests: when the host's CPUs are "
+	      "busy, each swapped page waits for its turn",
+	      n);
+	remedy(d, "LimitNICE=%d in the unit, or start it as root", WORKER_NICE);
+}
+
+static void io_flusher(struct doctor *d)
+{
+	unsigned without = count_threads(d, waits_for_swap);
+
 	if (!without)
 		return;
 	found(d, "service", NULL,
@@ -409,6 +452,7 @@ static void mount_swaps(struct doctor *d)
 
 const struct check process_checks[] = {
 	{"io-flusher", SEVERITY_WARNING, io_flusher},
+	{"worker-nice", SEVERITY_NOTE, worker_nice},
 	{"memory-locked", SEVERITY_WARNING, memory_locked},
 	{"oom-score", SEVERITY_WARNING, oom_score},
 	{"privileges", SEVERITY_WARNING, privileges},

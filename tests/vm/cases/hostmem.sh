@@ -14,6 +14,8 @@ threads() # that have all the flags of an IO flusher, of how many
 	sed 's/.*) //' /proc/$tmemd/task/*/stat | awk '
 		{ n++; f += int($7 / 524288) % 4 == 3 } END { print f "/" n }'
 }
+# The niceness of each worker.
+workers() { sed -n 's/.*(tmemd-worker) //p' /proc/$tmemd/task/*/stat | awk '{ print $17 }' | sort -u | tr "\n" ,; }
 status() { awk -v k="$1:" '$1 == k { print $2 }' /proc/$tmemd/status; }
 swap=vda
 
@@ -21,7 +23,7 @@ host_ready 190M
 configure '[pool]' 'pool_max = 160M' 'host_reserve = 24M'
 tmemd_run || exit 1
 say threads="$(threads)" locked="$(status VmLck)" score="$(cat /proc/$tmemd/oom_score_adj)" \
-	capabilities="$(status CapEff)" user="$(status Uid)" seccomp="$(status Seccomp)"
+	nice="$(workers)" capabilities="$(status CapEff)" user="$(status Uid)" seccomp="$(status Seccomp)"
 
 load 16000
 more put 1500 120 || exit 1
@@ -60,6 +62,7 @@ note "threads with IO_FLUSHER $threads, locked $(value locked) kB, score $(value
 [ "${threads%/*}" = "${threads#*/}" ] && [ "${threads#*/}" -ge 4 ] ||
 	fail 'a thread of tmemd has not the flags of IO_FLUSHER'
 [ "$(value locked)" -gt 10000 ] || fail 'memory is not locked'
+[ "$(value nice)" = -10, ] || fail "the workers have niceness $(value nice), not -10"
 [ "$(value score)" = -999 ] || fail 'oom_score_adj is not -999'
 [ "$(value user)/$(value seccomp)" = 999/2 ] || fail 'tmemd is not who it should be'
 [ "$((16#$(value capabilities)))" = $((1 << 0 | 1 << 14)) ] ||
