@@ -9,7 +9,8 @@
  * The points are the list of all publication steps, i.e. of stores that a restarted service reads:
  * a kill anywhere between two of them leaves what a kill at the first would. The kind says which
  * test kills at each of them: FAIL, STORE, REBUILD: tests/model/enumerate, FRONT:
- * tests/service/enumerate. A point that its test never passes makes that test fail.
+ * tests/service/enumerate. A point that its test never passes makes that test fail. SLOW is no
+ * step: there a test makes one thread late, so that another comes first.
  *
  * Tests arm points by fault_arm(), or from outside by the environment variable TMEMD_FAULTS:
  * "name=action[:skip[:count]]" separated by commas; action is fail, kill or sleep (1 ms); the
@@ -28,6 +29,7 @@
 	X(ALLOC_DESC, "alloc_desc", FAIL, "no descriptor")                                         \
 	X(ALLOC_OBJECT, "alloc_object", FAIL, "no object table entry")                             \
 	X(ALLOC_POOL, "alloc_pool", FAIL, "no pool record")                                        \
+	X(POOL_RESOLVED, "pool_resolved", SLOW, "pool id resolved, its shard not locked")          \
 	X(ARENA_BEGUN, "arena_begun", STORE,                                                       \
 	  "new arena: a file under another name, no superblock")                                   \
 	X(ARENA_WRITTEN, "arena_written", STORE, "new arena: whole, under another name")           \
@@ -97,6 +99,7 @@ enum fault_kind {
 	FAULT_KIND_STORE,   /* a step while the store is made and used */
 	FAULT_KIND_REBUILD, /* a step while it is rebuilt */
 	FAULT_KIND_FRONT,   /* a step of a client's life and its rings */
+	FAULT_KIND_SLOW,    /* between two steps of one thread */
 };
 
 enum fault_action { FAULT_OFF, FAULT_FAIL, FAULT_KILL, FAULT_SLEEP };

@@ -82,6 +82,7 @@ static bool resolve(struct store_client *client, const struct store_handle *hand
 		count(client, CLIENT_REFUSED_NO_POOL);
 		return false;
 	}
+	fault(FAULT_POOL_RESOLVED);
 	key_make(client->store, key, pool - 1, handle->object, handle->index);
 	return true;
 }

@@ -151,14 +151,14 @@ static void inject(struct rng *r)
 						FAULT_FLUSH_HALF,	   FAULT_OBJECT_PUBLISHED,
 						FAULT_POOL_DYING,	   FAULT_SLAB_CLAIMED,
 						FAULT_MOVE_COPIED,	   FAULT_MOVE_SWITCHED,
-						FAULT_CREDIT_USED};
+						FAULT_CREDIT_USED,	   FAULT_POOL_RESOLVED};
 
 	if (rng_below(r, 3))
 		fault_arm(failing[rng_below(r, 5)], FAULT_FAIL, rng_below(r, 100),
 			  1 + rng_below(r, 200));
 	else
-		fault_arm(slow[rng_below(r, 11)], FAULT_SLEEP, rng_below(r, 20),
-			  1 + rng_below(r, 5));
+		fault_arm(slow[rng_below(r, sizeof(slow) / sizeof(slow[0]))], FAULT_SLEEP,
+			  rng_below(r, 20), 1 + rng_below(r, 5));
 }
 
 /* Case 2 of docs/cases.md. */

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Pools: flags, nonces, sharing, and what destroying leaves behind. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
+#include "base/fault.h"
 #include "tests/unit/with_store.h"
 
 static const uint64_t uuid[2] = {11, 12};
@@ -98,13 +101,63 @@ static void sweep(void)
 	store_close(store);
 }
 
+struct late_put {
+	struct store_client *client;
+	uint32_t pool;
+	int result;
+};
+
+static void *put_late(void *arg)
+{
+	struct late_put *late = arg;
+
+	late->result = put_stamp(late->client, late->pool, 1, 99);
+	return NULL;
+}
+
+/*
+ * A put has resolved its pool; before it goes on, the pool is destroyed, and the next one gets its
+ * id and its record. Nothing of the old pool's may come up in it.
+ */
+static void remade(void)
+{
+	struct store *store = open_new();
+	struct late_put late = {.client = make_client_named(store, "c")};
+	unsigned raced = 0;
+
+	if (!fault_arm(FAULT_POOL_RESOLVED, FAULT_OFF, 0, 0)) {
+		printf("not run: fault injection is not compiled in ");
+		store_close(store);
+		return;
+	}
+	for (int i = 0; i < 50; i++) {
+		pthread_t thread;
+		uint32_t again;
+
+		late.pool = make_pool_of(late.client, PERSISTENT);
+		fault_arm(FAULT_POOL_RESOLVED, FAULT_SLEEP, 0, 1);
+		CU_ASSERT_FATAL(!pthread_create(&thread, NULL, put_late, &late));
+		while (!fault_passes(FAULT_POOL_RESOLVED))
+			sched_yield();
+		CU_ASSERT(store_pool_destroy(late.client, late.pool) == 1);
+		again = make_pool_of(late.client, PERSISTENT);
+		CU_ASSERT(again == late.pool);
+		pthread_join(thread, NULL);
+		raced += late.result == -ENOENT;
+		CU_ASSERT(!holds_stamp(late.client, again, 1, 99));
+		CU_ASSERT(store_pool_destroy(late.client, again) == 1);
+	}
+	fault_arm(FAULT_POOL_RESOLVED, FAULT_OFF, 0, 0);
+	CU_ASSERT(raced > 0);
+	CU_ASSERT(client_count(late.client, CLIENT_PAGES_PERSISTENT) == 0);
+	store_close(store);
+}
+
 int main(void)
 {
-	static CU_TestInfo tests[] = {{"flags and numbers", flags},
-				      {"nonces", nonces},
-				      {"shared", shared},
-				      {"sweep", sweep},
-				      CU_TEST_INFO_NULL};
+	static CU_TestInfo tests[] = {{"flags and numbers", flags}, {"nonces", nonces},
+				      {"shared", shared},	    {"sweep", sweep},
+				      {"remade", remade},	    CU_TEST_INFO_NULL};
 	CU_SuiteInfo suites[] = {{"pool", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
 	scratch_make("pool-test");

@@ -7,7 +7,8 @@ EXTRA_DIST += \
 	tests/vm/programs/sorter.c tests/vm/programs/filestamp.c tests/vm/lib/image.sh \
 	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/workloads/make.sh \
-	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/frontswap.sh \
+	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/doctor.sh \
+	tests/vm/cases/frontswap.sh \
 	tests/vm/programs/memhog.c tests/vm/lib/inner.sh tests/vm/cases/hostmem.sh \
 	tests/vm/cases/hostgroup.sh \
 	tests/vm/consolidate tests/vm/lib/measure.sh tests/vm/lib/variant.sh tests/vm/lib/record.jq \
