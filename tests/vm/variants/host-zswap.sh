@@ -77,6 +77,8 @@ variant_host_start()
 	hz_home=$(hz_own)
 	: > "$hz_state"
 	mkdir "$hz_group" || return 1
+	hz_limit=$hz_group/memory.max
+	[ "$(hz_version)" != 1 ] || hz_limit=$hz_group/memory.limit_in_bytes
 	# Swap of the host backs all guests together.
 	[ -f "$hz_swap" ] || make_disk "$hz_swap" $((swap_mb * guests)) || return 1
 	chmod 600 "$hz_swap"
@@ -110,28 +112,58 @@ hz_qemu_kb()
 		END { print sum + 0 }' "/proc/$1/smaps"
 }
 
-hz_zswap_kb() { awk '$1 == "Zswap:" { print $2 }' /proc/meminfo; }
+hz_zswap_kb()
+{
+	local key kb
 
+	while read -r key kb _; do
+		[ "$key" != Zswap: ] || printf '%s\n' "$kb"
+	done < /proc/meminfo
+}
+
+# Into hz_own_kb. Costs milliseconds a guest.
+hz_measure_own()
+{
+	local name kb
+
+	hz_own_kb=0
+	for name; do
+		kb=$(hz_qemu_kb "$(guest_ps "$name")" 2> /dev/null) || return 1
+		hz_own_kb=$((hz_own_kb + kb))
+	done
+}
+
+# Shell built-ins only: what follows the pool must not be a load of its own.
 hz_set_limit()
 {
-	local name own kb=$((budget_mb * 1024))
+	local kb=$((budget_mb * 1024 + hz_own_kb)) key pool kmem
 
-	for name; do
-		own=$(hz_qemu_kb "$(guest_ps "$name")" 2> /dev/null) || return 1
-		kb=$((kb + own))
+	if [ "${hz_limit##*/}" = memory.limit_in_bytes ]; then
+		while read -r key pool _; do
+			[ "$key" != Zswap: ] || break
+		done < /proc/meminfo
+		read -r kmem < "$hz_group/memory.kmem.usage_in_bytes"
+		kb=$((kb - pool + hz_others_kb + kmem / 1024))
+	fi
+	echo ${kb}K 2> /dev/null > "$hz_limit"
+}
+
+# The limit follows the pool four times a second, and QEMU's own memory every other second.
+hz_keep()
+{
+	local turn=0 nothing
+
+	exec {nothing}<> <(:)
+	while hz_set_limit; do
+		read -r -t 0.25 -u "$nothing"
+		[ $((++turn % 8)) -ne 0 ] || hz_measure_own "$@" || break
 	done
-	if [ "$(hz_version)" = 1 ]; then
-		kb=$((kb - $(hz_zswap_kb) + hz_others_kb + $(cat "$hz_group/memory.kmem.usage_in_bytes") / 1024))
-		echo ${kb}K > "$hz_group/memory.limit_in_bytes"
-	else
-		echo ${kb}K > "$hz_group/memory.max"
-	fi 2> /dev/null
 }
 
 variant_ready()
 {
-	hz_set_limit "$@" || return 1
-	(while hz_set_limit "$@"; do sleep 0.25; done) &
+	hz_measure_own "$@" && hz_set_limit || return 1
+	hz_keep "$@" &
 	hz_keeper=$!
 }
 
