@@ -52,7 +52,13 @@
 	X(LIVES, "lives", "hellos", COUNTER, "hellos accepted: boots and reloads of the guest")    \
 	X(HELLOS_REFUSED, "hellos_refused", "hellos", COUNTER, "hellos refused")                   \
 	X(CONNECTS_REFUSED, "connects_refused", "connections", COUNTER,                            \
-	  "connections to the client's socket that were closed at once")
+	  "connections to the client's socket that were closed at once")                           \
+	X(DISK_REQUESTS, "disk_requests", "requests", COUNTER, "disk: requests completed")         \
+	X(DISK_ERRORS, "disk_errors", "requests", COUNTER,                                         \
+	  "disk: requests completed with an error")                                                \
+	X(DISK_FULL, "disk_full", "requests", COUNTER,                                             \
+	  "disk: writes that failed because no room was to be had")                                \
+	X(DISK_BROKEN, "disk_broken", "events", COUNTER, "disk: queues given up: malformed")
 
 /* One set for the service. */
 #define STORE_COUNTERS(X)                                                                          \

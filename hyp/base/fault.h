@@ -9,8 +9,9 @@
  * The points are the list of all publication steps, i.e. of stores that a restarted service reads:
  * a kill anywhere between two of them leaves what a kill at the first would. The kind says which
  * test kills at each of them: FAIL, STORE, REBUILD: tests/model/enumerate, FRONT:
- * tests/service/enumerate. A point that its test never passes makes that test fail. SLOW is no
- * step: there a test makes one thread late, so that another comes first.
+ * tests/service/enumerate, DISK: tests/service/disk_restart. A point that its test never passes
+ * makes that test fail. SLOW is no step: there a test makes one thread late, so that another comes
+ * first.
  *
  * Tests arm points by fault_arm(), or from outside by the environment variable TMEMD_FAULTS:
  * "name=action[:skip[:count]]" separated by commas; action is fail, kill or sleep (1 ms); the
@@ -85,7 +86,10 @@
 	X(HELLO_RECORDED, "hello_recorded", FRONT, "new epoch in the note, without credits")       \
 	X(ANSWER_RECORDED, "answer_recorded", FRONT, "answer in the note, not yet in the region")  \
 	X(REPLAYED, "replayed", FRONT, "what was left over is executed, credits not divided")      \
-	X(LIFE_FORGOTTEN, "life_forgotten", FRONT, "no note any more, region file still there")
+	X(LIFE_FORGOTTEN, "life_forgotten", FRONT, "no note any more, region file still there")    \
+	X(DISK_MADE, "disk_made", DISK, "pool of a disk made, no record of the disk")              \
+	X(DISK_EXECUTED, "disk_executed", DISK, "request executed, not completed in the ring")     \
+	X(DISK_COMPLETED, "disk_completed", DISK, "request completed, the guest not called")
 
 enum fault_point {
 #define X(id, name, kind, text) FAULT_##id,
@@ -99,6 +103,7 @@ enum fault_kind {
 	FAULT_KIND_STORE,   /* a step while the store is made and used */
 	FAULT_KIND_REBUILD, /* a step while it is rebuilt */
 	FAULT_KIND_FRONT,   /* a step of a client's life and its rings */
+	FAULT_KIND_DISK,    /* a step of a disk and its queues */
 	FAULT_KIND_SLOW,    /* between two steps of one thread */
 };
 

@@ -3,7 +3,7 @@
  * The door thread: sockets, ends of processes, hellos, and the heartbeat. It never executes an
  * entry, so a busy ring does not delay it, and it holds front.lock while it works.
  */
-#include "front_priv.h"
+#include "disk_priv.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,20 +17,26 @@
 #define WAKE UINT64_MAX
 
 /*
- * An event names its client by slot and generation: the client may be gone by the time that the
+ * An event names its client or disk by slot and generation: it may be gone by the time that the
  * event is looked at.
  */
-static uint64_t name_of(const struct front_client *client, enum door_watch what)
+static int add(struct front *front, uint32_t generation, unsigned slot, enum door_watch what,
+	       int fd)
 {
-	return (uint64_t)client->generation << 32 | client->slot << 8 | what;
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+
+	event.data.u64 = (uint64_t)generation << 32 | slot << 8 | what;
+	return epoll_ctl(front->door_epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
 int door_add(struct front_client *client, enum door_watch what, int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+	return add(client->front, client->generation, client->slot, what, fd);
+}
 
-	event.data.u64 = name_of(client, what);
-	return epoll_ctl(client->front->door_epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+int door_add_disk(struct disk *disk, enum door_watch what, int fd)
+{
+	return add(disk->front, disk->generation, disk->slot, what, fd);
 }
 
 void door_remove(struct front *front, int fd)
@@ -48,14 +54,31 @@ void door_poke(struct front *front)
 		;
 }
 
+static void dispatch_disk(struct disk *disk, enum door_watch what)
+{
+	if (what == DOOR_DISK_LISTENER)
+		disk_accept(disk);
+	else
+		disk_message(disk);
+}
+
 static void dispatch(struct front *front, uint64_t name)
 {
+	enum door_watch what = name & 0xff;
 	unsigned slot = name >> 8 & 0xffffff;
-	struct front_client *client = slot < STORE_MAX_CLIENTS ? front->clients[slot] : NULL;
+	struct front_client *client;
 
+	if (what >= DOOR_DISK_LISTENER) {
+		struct disk *disk = slot < FRONT_MAX_DISKS ? front->disks[slot] : NULL;
+
+		if (disk && disk->generation == name >> 32)
+			dispatch_disk(disk, what);
+		return;
+	}
+	client = slot < STORE_MAX_CLIENTS ? front->clients[slot] : NULL;
 	if (!client || client->generation != name >> 32)
 		return;
-	switch ((enum door_watch)(name & 0xff)) {
+	switch (what) {
 	case DOOR_LISTENER:
 		ivshmem_accept(client);
 		break;
@@ -69,6 +92,18 @@ static void dispatch(struct front *front, uint64_t name)
 			(int)client->owner.pid);
 		life_end(client);
 		break;
+	default:
+		break;
+	}
+}
+
+static void tick_disks(struct front *front)
+{
+	for (unsigned i = 0; i < FRONT_MAX_DISKS; i++) {
+		struct disk *disk = front->disks[i];
+
+		if (disk && disk->deaf)
+			disk->deaf = door_add_disk(disk, DOOR_DISK_LISTENER, disk->listener) != 0;
 	}
 }
 
@@ -92,6 +127,7 @@ static void tick(struct front *front)
 		}
 		life_beat(client);
 	}
+	tick_disks(front);
 	if (atomic_exchange(&front->credits_short, false) || store_wants_credits_back(front->store))
 		workers_chores(front);
 }
@@ -101,6 +137,9 @@ static void look_at_all(struct front *front)
 	for (unsigned i = 0; i < front->nr_slots; i++)
 		if (front->clients[i])
 			life_look(front->clients[i]);
+	for (unsigned i = 0; i < FRONT_MAX_DISKS; i++)
+		if (front->disks[i])
+			disk_look(front->disks[i]);
 }
 
 static int until_tick_ms(const struct front *front)

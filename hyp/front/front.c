@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The functions of front.h. */
-#include "front_priv.h"
+#include "disk_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sigbus.h"
 
 #define REGION_MIN (1ull << 20)
 #define REGION_MAX (1ull << 30)
@@ -52,6 +53,9 @@ static void dispose(struct front *front)
 		ivshmem_unlisten(client);
 		free(client);
 	}
+	for (unsigned i = 0; i < FRONT_MAX_DISKS; i++)
+		if (front->disks[i])
+			disk_dispose(front->disks[i]);
 	if (front->door_epoll >= 0)
 		close(front->door_epoll);
 	if (front->door_wake >= 0)
@@ -214,6 +218,8 @@ static struct front_client *new_client(struct front *front,
 		return NULL;
 	client->front = front;
 	client->slot = slot;
+	client->lanes.front = front;
+	client->lanes.place = slot;
 	client->generation = ++front->generation;
 	snprintf(client->name, sizeof(client->name), "%s", config->name);
 	snprintf(client->file, sizeof(client->file), "%s.region", config->name);
@@ -222,6 +228,8 @@ static struct front_client *new_client(struct front *front,
 	client->ring_credits = config->ring_credits;
 	client->listener = client->connection = client->region.fd = client->owner.pidfd = -1;
 	for (unsigned i = 0; i < TMEM_MAX_RINGS; i++) {
+		client->rings[i].lane =
+			(struct lane){.ops = &ring_lane_ops, .served = &client->lanes};
 		client->rings[i].client = client;
 		client->rings[i].index = i;
 		client->rings[i].bell_in = client->rings[i].bell_out = -1;
@@ -245,7 +253,7 @@ static int add(struct front *front, const struct front_client_config *config, ch
 	if (!client)
 		return fail(-ENOMEM, err, errlen, "client %s", config->name);
 	client->store = store;
-	client->counters = store_client_counters(store);
+	client->counters = client->lanes.counters = store_client_counters(store);
 	r = life_attach(client);
 	if (r) {
 		fail(r, err, errlen, "client %s: what an earlier run left cannot be taken up",

@@ -22,6 +22,7 @@
 #include <sys/types.h>
 
 struct store;
+struct store_client;
 struct front;
 
 struct front_config {
@@ -82,6 +83,68 @@ struct front_status {
 
 /* 0, or -ENOENT when the front does not serve it. */
 int front_client_status(struct front *front, const char *name, struct front_status *status);
+
+/* ---- Disks: vhost-user-blk ------------------------------------------------------------------ */
+
+#define FRONT_MAX_DISKS 256
+#define FRONT_DISK_QUEUES 8	    /* at most */
+#define FRONT_DISK_MAX (1ull << 44) /* bytes: an index has 32 bits */
+
+struct front_disk_config {
+	const char *name;   /* of a client that the store has, for this disk alone */
+	const char *socket; /* path of the Unix socket to listen on */
+	mode_t socket_mode;
+	uid_t socket_uid; /* (uid_t)-1: unchanged */
+	gid_t socket_gid;
+	uint64_t bytes;	 /* as the guest sees it: a multiple of 4096 */
+	unsigned queues; /* 1..FRONT_DISK_QUEUES */
+	uint64_t flags;	 /* kept with the disk for the caller, see front_disk_known() */
+};
+
+/*
+ * Serves a disk. Its pool and its record in the client's note are made when the client has none;
+ * else it is the disk that an earlier run served, with its content and its number of queues;
+ * `bytes` may then be more than it had, less is -EINVAL. Adding a disk again with changed values
+ * applies them. 0 or a negated errno with a sentence.
+ */
+int front_disk_add(struct front *front, const struct front_disk_config *config, char *err,
+		   size_t errlen);
+
+/* -EBUSY while a front end is connected, unless forced. The content goes with the client. */
+int front_disk_remove(struct front *front, const char *name, bool force);
+
+/* What the store knows of a disk, served or not. */
+struct front_disk_known {
+	uint64_t bytes;
+	unsigned queues;
+	uint64_t flags;
+	char socket[108];
+	mode_t socket_mode;
+	uid_t socket_uid;
+	gid_t socket_gid;
+};
+
+/* True when the client's note is that of a disk. */
+bool front_disk_known(const struct store_client *client, struct front_disk_known *known);
+
+/* True when it was that of a disk and is damaged: the disk can only be removed. */
+bool front_disk_damaged(const struct store_client *client);
+
+struct front_disk_status {
+	bool connected; /* a front end has the socket */
+	bool running;	/* a queue is served */
+	bool polling;	/* a queue has no kick eventfd */
+	pid_t pid;	/* of the front end; 0 none */
+	unsigned queues_running;
+	unsigned queues;
+	uint64_t bytes;
+	char socket[108];
+};
+
+/* 0, or -ENOENT when the front does not serve it. */
+int front_disk_status(struct front *front, const char *name, struct front_disk_status *status);
+
+/* ---- All ------------------------------------------------------------------------------------ */
 
 /* Tells waiting guests of a changed store_frozen() or store_client_frozen(). */
 void front_refresh(struct front *front);

@@ -40,6 +40,7 @@
 #define STORE_RELEASE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 
 struct front_client;
+struct disk;
 
 /* ---- region.c: the named file, its mapping and its first page ------------------------------- */
 
@@ -103,16 +104,6 @@ void region_answer(const struct region *region, const struct answer *answer);
 bool region_check(const struct hello *hello, uint64_t features, uint32_t max_rings, uint64_t bytes,
 		  struct answer *answer);
 
-/* ---- sigbus.c: memory that vanishes under us ------------------------------------------------ */
-
-/*
- * Installs the handler, once. From then on an access to a watched region whose file was cut, or
- * that the full file system cannot back, finds zeroes, and the region is marked lost.
- */
-int sigbus_install(void);
-int sigbus_watch(struct region *region); /* sets region->lost; 0 or -ENOSPC */
-void sigbus_unwatch(struct region *region);
-
 /* ---- owner.c: whose region it is ------------------------------------------------------------ */
 
 struct owner {
@@ -145,9 +136,58 @@ void ringer_close(struct ringer *ringer);
 /* Never waits, whatever others do to the eventfd. False: not rung. */
 bool ringer_ring(struct ringer *ringer, int bell);
 
+/* ---- worker.c: lanes ------------------------------------------------------------------------ */
+
+struct lane;
+
+struct lane_ops {
+	/* Is something submitted? Cheap: asked again and again while a worker polls. */
+	bool (*pending)(struct lane *lane);
+
+	/*
+	 * Executes what is submitted, in order, about `max` (<= FRONT_BATCH) pages' worth of it.
+	 * Returns how many pages that was, at least 1; 0 when nothing can be executed now.
+	 */
+	unsigned (*step)(struct lane *lane, unsigned max);
+
+	bool (*arm)(struct lane *lane);	   /* asks for a doorbell; false: there will be none */
+	void (*disarm)(struct lane *lane); /* asks for none */
+	void (*heard)(struct lane *lane);  /* the doorbell rang; may be NULL */
+	void (*chore)(struct lane *lane);  /* see workers_chores(); may be NULL */
+};
+
+/* What one worker executes in order: a ring of a client, a queue of a disk. */
+struct lane {
+	const struct lane_ops *ops;
+	struct served *served;
+	struct ringer *ringer; /* of the thread that executes it */
+	bool armed;
+	struct lane *next; /* in the share */
+};
+
+/* The lanes of one client that one worker executes. */
+struct share {
+	struct served *served;
+	struct lane *lanes;   /* linked by next */
+	struct lane *current; /* whose turn it is; NULL: the first */
+	int64_t deficit;      /* ns that the share may still use in this round */
+	uint32_t page_ns;     /* recent cost of one page */
+	struct share *next;
+};
+
+/* Whom the workers serve, each as much as the others: a client with its rings, a disk. */
+struct served {
+	struct front *front;
+	unsigned place; /* lane i is executed by worker (place + i) modulo their number */
+	counter_t *counters;
+	_Atomic bool broken; /* set by a lane: nothing of it is executed any more */
+	struct share shares[FRONT_MAX_WORKERS];
+};
+
 /* ---- ring.c --------------------------------------------------------------------------------- */
 
 struct ring {
+	struct lane lane; /* first: a lane of a client is a ring */
 	struct front_client *client;
 	unsigned index;
 
@@ -159,14 +199,11 @@ struct ring {
 	uint8_t *slots;
 
 	/* The worker's own. */
-	uint32_t n;	       /* entries */
-	uint32_t head;	       /* submissions before this position are executed */
-	uint32_t cq_tail;      /* completions written */
-	uint32_t cq_told;      /* completions for which a doorbell was considered */
-	uint32_t credits;      /* granted for this ring and not yet used by an executed entry */
-	bool armed;	       /* sq_event asks for a doorbell */
-	struct ringer *ringer; /* of the thread that executes the ring */
-	struct ring *next;     /* in the share */
+	uint32_t n;	  /* entries */
+	uint32_t head;	  /* submissions before this position are executed */
+	uint32_t cq_tail; /* completions written */
+	uint32_t cq_told; /* completions for which a doorbell was considered */
+	uint32_t credits; /* granted for this ring and not yet used by an executed entry */
 
 	/* Doorbells, eventfds; -1: none. They belong to the vector, whether the ring is used or
 	 * not. */
@@ -176,17 +213,7 @@ struct ring {
 
 void ring_setup(struct ring *ring, uint32_t entries);
 
-/* Are there submissions? Also true when the tail is out of bounds. */
-static inline bool ring_pending(const struct ring *ring)
-{
-	return LOAD_ACQUIRE(ring->ctl->sq_tail) != ring->head;
-}
-
-/*
- * Executes at most `max` (<= FRONT_BATCH) entries in order; returns how many. A broken ring marks
- * its client `broken`.
- */
-unsigned ring_step(struct ring *ring, unsigned max);
+extern const struct lane_ops ring_lane_ops;
 
 /* Entries that an earlier run left: found first, executed when the credits are known. */
 struct replay {
@@ -218,17 +245,7 @@ void client_credits_end(struct front_client *client);
 void client_credits_attach(struct front_client *client);
 void client_credits_divide(struct front_client *client);
 
-/* ---- worker.c ------------------------------------------------------------------------------- */
-
-/* The rings of one client that one worker executes. */
-struct share {
-	struct front_client *client;
-	struct ring *rings;   /* linked by next */
-	struct ring *current; /* whose turn it is; NULL: the first */
-	int64_t deficit;      /* ns that the share may still use in this round */
-	uint32_t entry_ns;    /* recent cost of one entry */
-	struct share *next;
-};
+/* ---- worker.c: threads ----------------------------------------------------------------------- */
 
 struct worker {
 	struct front *front;
@@ -240,9 +257,9 @@ struct worker {
 	struct ringer ringer;
 	_Atomic bool chores; /* look after the credits of all rings */
 	struct share *shares;
-	unsigned timed;	  /* shares without doorbells */
-	uint64_t poll_ns; /* current polling window */
-	uint64_t nap_ns;  /* current interval of timed polling */
+	_Atomic unsigned timed; /* lanes without doorbells */
+	uint64_t poll_ns;	/* current polling window */
+	uint64_t nap_ns;	/* current interval of timed polling */
 };
 
 int workers_start(struct front *front);
@@ -253,15 +270,24 @@ bool workers_turn(struct front *front); /* see front_work() */
 void workers_pause(struct front *front);
 void workers_resume(struct front *front);
 
-/* Under workers_pause(). */
-void workers_add(struct front_client *client);
-void workers_remove(struct front_client *client);
+/* Under workers_pause(). The lanes have ops and served. */
+void workers_add(struct served *served, struct lane **lanes, unsigned nr);
+void workers_remove(struct served *served);
 
-/* Doorbells of the client are (not) listened to. Removing: under workers_pause(). */
-int workers_watch_bells(struct front_client *client);
-void workers_unwatch_bells(struct front_client *client);
+/*
+ * The doorbell of lane `index` is (not) listened to. Whoever goes on to free the lane does it under
+ * workers_pause(): a worker may have heard the doorbell just before.
+ */
+int lane_watch(struct lane *lane, unsigned index, int bell);
+void lane_unwatch(struct lane *lane, unsigned index, int bell);
 
-/* Wakes all workers to look after credits. */
+/* The lane has no doorbell: its worker looks at it by a timer. One call on, one call off. */
+void lane_time(struct lane *lane, unsigned index, bool timed);
+
+/* Makes the lane's worker look, and ask for doorbells anew. */
+void lane_wake(struct lane *lane, unsigned index);
+
+/* Wakes all workers to do the chores of their lanes: to look after credits. */
 void workers_chores(struct front *front);
 
 /* ---- clients -------------------------------------------------------------------------------- */
@@ -302,12 +328,12 @@ struct front_client {
 
 	_Atomic uint32_t reserve; /* credits whose ring is not known, after a restart */
 
-	/* Set by a worker that found a ring broken; the first one fills in the values. */
-	_Atomic bool broken;
+	/* Of the first ring that a worker found broken. */
 	uint64_t broken_guest;
 	uint64_t broken_service;
 
-	struct share shares[FRONT_MAX_WORKERS];
+	struct served lanes; /* as the workers see it */
+	bool timed;	     /* its rings are looked at by a timer */
 	struct ring rings[TMEM_MAX_RINGS];
 };
 
@@ -318,6 +344,7 @@ struct front {
 	pthread_mutex_t lock;
 	struct front_client *clients[STORE_MAX_CLIENTS];
 	unsigned nr_slots; /* slots before this one may be used */
+	struct disk *disks[FRONT_MAX_DISKS];
 	uint32_t generation;
 
 	bool no_threads;
@@ -368,6 +395,26 @@ void life_beat(struct front_client *client);
 /* Leaves everything for the next run. The workers have stopped. */
 void life_suspend(struct front_client *client);
 
+/* ---- socket.c ------------------------------------------------------------------------------- */
+
+struct front_socket {
+	const char *path;
+	mode_t mode;
+	uid_t uid; /* (uid_t)-1: unchanged */
+	gid_t gid;
+};
+
+/* A new listening socket, in the place of one that an earlier run left. Or a negated errno. */
+int socket_listen(const struct front_socket *access);
+
+/* Mode and owner of the socket file. 0 or a negated errno. */
+int socket_set_access(const struct front_socket *access);
+
+/* Closes and unlinks. Twice-callable. */
+void socket_close(int *fd, const char *path);
+
+bool socket_peer_closed(int sock);
+
 /* ---- ivshmem.c: the protocol of QEMU's ivshmem server --------------------------------------- */
 
 /*
@@ -387,6 +434,9 @@ void ivshmem_accept(struct front_client *client);
 
 /* Something happened on the connection. */
 void ivshmem_connection(struct front_client *client);
+
+/* Listens to the doorbells. 0 or a negated errno. */
+int ivshmem_watch_bells(struct front_client *client);
 
 /* Closes the doorbells, or these and the connection. Not while served. Twice-callable. */
 void ivshmem_drop_bells(struct front_client *client);
@@ -411,12 +461,19 @@ bool fdstore_take(struct front_client *client);
 
 /* ---- door.c --------------------------------------------------------------------------------- */
 
-enum door_watch { DOOR_LISTENER, DOOR_CONNECTION, DOOR_OWNER };
+enum door_watch {
+	DOOR_LISTENER,
+	DOOR_CONNECTION,
+	DOOR_OWNER,
+	DOOR_DISK_LISTENER,
+	DOOR_DISK_CONNECTION
+};
 
 int door_start(struct front *front);
 void door_stop(struct front *front); /* twice-callable */
 void door_turn(struct front *front, int wait_ms);
 int door_add(struct front_client *client, enum door_watch what, int fd);
+int door_add_disk(struct disk *disk, enum door_watch what, int fd);
 void door_remove(struct front *front, int fd);
 
 /* Makes the door look at all clients soon. Any thread. */

@@ -20,56 +20,36 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
 
-int ivshmem_set_access(const struct front_client_config *config)
+/* What the configuration says of the socket. */
+static struct front_socket socket_of(const struct front_client_config *config)
 {
-	if (chown(config->socket, config->socket_uid, config->socket_gid) ||
-	    chmod(config->socket, config->socket_mode))
-		return -errno;
-	return 0;
+	return (struct front_socket){.path = config->socket,
+				     .mode = config->socket_mode,
+				     .uid = config->socket_uid,
+				     .gid = config->socket_gid};
 }
 
-static int listen_at(int fd, const struct front_client_config *config)
+int ivshmem_set_access(const struct front_client_config *config)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct stat st;
-	int r;
+	struct front_socket access = socket_of(config);
 
-	/* One of an earlier run; nobody else serves it, for we have the arena's lock. */
-	if (!lstat(config->socket, &st) && S_ISSOCK(st.st_mode))
-		unlink(config->socket);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", config->socket);
-	/* The file gets the socket's mode, so that it never is open to others. */
-	if (fchmod(fd, 0600) || bind(fd, (struct sockaddr *)&address, sizeof(address)))
-		return -errno;
-	r = ivshmem_set_access(config);
-	if (!r && listen(fd, 4))
-		r = -errno;
-	if (r)
-		unlink(config->socket);
-	return r;
+	return socket_set_access(&access);
 }
 
 int ivshmem_listen(struct front_client *client, const struct front_client_config *config)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int r;
+	struct front_socket access = socket_of(config);
+	int fd = socket_listen(&access), r;
 
 	if (fd < 0)
-		return -errno;
-	r = listen_at(fd, config);
-	if (!r) {
-		r = door_add(client, DOOR_LISTENER, fd);
-		if (r)
-			unlink(config->socket);
-	}
+		return fd;
+	r = door_add(client, DOOR_LISTENER, fd);
 	if (r) {
-		close(fd);
+		socket_close(&fd, config->socket);
 		return r;
 	}
 	ivshmem_unlisten(client);
@@ -83,9 +63,7 @@ void ivshmem_unlisten(struct front_client *client)
 	if (client->listener < 0)
 		return;
 	door_remove(client->front, client->listener);
-	close(client->listener);
-	unlink(client->socket);
-	client->listener = -1;
+	socket_close(&client->listener, client->socket);
 	client->deaf = false;
 }
 
@@ -130,11 +108,27 @@ static int hand_out(const struct front_client *client, int sock)
 	return r;
 }
 
+int ivshmem_watch_bells(struct front_client *client)
+{
+	int r = 0;
+
+	for (unsigned v = 0; v < client->max_rings && !r; v++)
+		r = lane_watch(&client->rings[v].lane, v, client->rings[v].bell_in);
+	return r;
+}
+
+static void unwatch_bells(struct front_client *client)
+{
+	for (unsigned v = 0; v < client->max_rings; v++)
+		if (client->rings[v].bell_in >= 0)
+			lane_unwatch(&client->rings[v].lane, v, client->rings[v].bell_in);
+}
+
 void ivshmem_drop_bells(struct front_client *client)
 {
 	if (!atomic_load(&client->front->stop)) {
 		workers_pause(client->front);
-		workers_unwatch_bells(client);
+		unwatch_bells(client);
 		workers_resume(client->front);
 	}
 	for (unsigned v = 0; v < TMEM_MAX_RINGS; v++) {
@@ -158,7 +152,7 @@ static int make_bells(struct front_client *client)
 		if (ring->bell_in < 0 || ring->bell_out < 0)
 			return -errno;
 	}
-	return workers_watch_bells(client);
+	return ivshmem_watch_bells(client);
 }
 
 static void close_connection(struct front_client *client)
@@ -201,13 +195,6 @@ static int connect_peer(struct front_client *client, int sock)
 	return r;
 }
 
-static bool peer_closed(int sock)
-{
-	char byte;
-
-	return recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
 /*
  * Who may have the region: nobody had it (then a life is begun), or the process that has it lost
  * its connection.
@@ -218,7 +205,7 @@ static int admit(struct front_client *client, struct owner *owner, bool *begun)
 
 	if (client->owner.pid && !owner_alive(&client->owner))
 		life_end(client);
-	if (client->connection >= 0 && peer_closed(client->connection))
+	if (client->connection >= 0 && socket_peer_closed(client->connection))
 		close_connection(client);
 	if (client->owner.pid) {
 		bool same = client->owner.pid == owner->pid && client->owner.start == owner->start;

@@ -99,12 +99,27 @@ static void give_answer(struct front_client *client, const struct answer *answer
 
 /* ---- Serving -------------------------------------------------------------------------------- */
 
+/* Rings without doorbells are looked at by a timer while they are served. */
+static void time_rings(struct front_client *client, bool timed)
+{
+	if (client->timed == timed)
+		return;
+	for (unsigned i = 0; i < client->nr_rings; i++)
+		lane_time(&client->rings[i].lane, i, timed);
+	client->timed = timed;
+}
+
 void life_serve(struct front_client *client)
 {
+	struct lane *lanes[TMEM_MAX_RINGS];
+
 	if (client->served || !client->epoch)
 		return;
+	for (unsigned i = 0; i < client->nr_rings; i++)
+		lanes[i] = &client->rings[i].lane;
 	workers_pause(client->front);
-	workers_add(client);
+	workers_add(&client->lanes, lanes, client->nr_rings);
+	time_rings(client, client->polling);
 	workers_resume(client->front);
 	client->served = true;
 }
@@ -114,7 +129,8 @@ void life_stop(struct front_client *client)
 	if (!client->served)
 		return;
 	workers_pause(client->front);
-	workers_remove(client);
+	workers_remove(&client->lanes);
+	time_rings(client, false);
 	workers_resume(client->front);
 	client->served = false;
 }
@@ -129,7 +145,7 @@ static void drop_life(struct front_client *client)
 	client->nr_rings = 0;
 	client->entries = 0;
 	client->features = 0;
-	atomic_store(&client->broken, false);
+	atomic_store(&client->lanes.broken, false);
 	fault(FAULT_LIFE_DROPPED);
 }
 
@@ -224,7 +240,7 @@ void life_look(struct front_client *client)
 		life_end(client);
 		return;
 	}
-	if (client->epoch && atomic_load(&client->broken))
+	if (client->epoch && atomic_load(&client->lanes.broken))
 		give_up(client);
 	if (!life_knocks(client))
 		return;
@@ -385,7 +401,7 @@ static int attach_region(struct front_client *client)
 	ring_all(client);
 	life_serve(client);
 	if (!client->polling)
-		r = workers_watch_bells(client);
+		r = ivshmem_watch_bells(client);
 	return r;
 }
 

@@ -5,7 +5,11 @@ libfront_a_CPPFLAGS = $(AM_CPPFLAGS) $(SYSTEMD_CFLAGS)
 libfront_a_SOURCES = \
 	hyp/front/front.h hyp/front/front_priv.h \
 	hyp/front/bell.c \
+	hyp/front/blk.c \
 	hyp/front/credits.c \
+	hyp/front/disk.c hyp/front/disk_priv.h \
+	hyp/front/disk_queue.c \
+	hyp/front/disk_record.c \
 	hyp/front/door.c \
 	hyp/front/fdstore.c \
 	hyp/front/front.c \
@@ -14,5 +18,5 @@ libfront_a_SOURCES = \
 	hyp/front/owner.c \
 	hyp/front/region.c \
 	hyp/front/ring.c \
-	hyp/front/sigbus.c \
+	hyp/front/socket.c \
 	hyp/front/worker.c

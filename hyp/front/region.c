@@ -2,7 +2,7 @@
 /*
  * A region is a named file beside the arena, so that a restarted service finds it again. All its
  * memory is allocated before anybody uses it: a page fault can then not fail on a full tmpfs.
- * A named file cannot be sealed against truncation as a memfd can; sigbus.c takes care of an
+ * A named file cannot be sealed against truncation as a memfd can; base/sigbus.c takes care of an
  * owner that cuts its own region.
  */
 #include "front_priv.h"
@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/sigbus.h"
 
 static int region_map(struct region *region, int fd, const struct stat *st, uint64_t bytes)
 {
@@ -25,7 +27,7 @@ static int region_map(struct region *region, int fd, const struct stat *st, uint
 	region->base = base;
 	region->bytes = bytes;
 	region->inode = st->st_ino;
-	r = sigbus_watch(region);
+	r = sigbus_watch(base, bytes, &region->lost);
 	if (r) {
 		munmap(base, bytes);
 		region->fd = -1;
@@ -79,7 +81,7 @@ void region_close(struct region *region)
 {
 	if (region->fd < 0)
 		return;
-	sigbus_unwatch(region);
+	sigbus_unwatch(region->base);
 	munmap(region->base, region->bytes);
 	close(region->fd);
 	region->fd = -1;

@@ -32,8 +32,8 @@ void ring_setup(struct ring *ring, uint32_t entries)
 	ring->cq_tail = 0;
 	ring->cq_told = 0;
 	ring->credits = 0;
-	ring->armed = false;
-	ring->ringer = &ring->client->front->ringer;
+	ring->lane.armed = false;
+	ring->lane.ringer = &ring->client->front->ringer;
 }
 
 /* The guest's part of an entry, each word read once. */
@@ -160,7 +160,7 @@ static void publish(struct ring *ring)
 	event = READ_ONCE(ring->ctl->cq_event);
 	if (!tmem_need_event(event, ring->cq_tail, old))
 		return;
-	if (ringer_ring(ring->ringer, ring->bell_out))
+	if (ringer_ring(ring->lane.ringer, ring->bell_out))
 		counter_add(&ring->client->counters[CLIENT_DOORBELLS_OUT], 1);
 }
 
@@ -171,10 +171,10 @@ static unsigned give_up(struct ring *ring, const char *what, uint64_t guest, uin
 
 	/* Rings of one client may break at the same time on two workers. */
 	pthread_mutex_lock(&first);
-	if (!atomic_load(&client->broken)) {
+	if (!atomic_load(&client->lanes.broken)) {
 		client->broken_guest = guest;
 		client->broken_service = bound;
-		atomic_store(&client->broken, true);
+		atomic_store(&client->lanes.broken, true);
 		counter_add(&client->counters[CLIENT_RING_BROKEN], 1);
 		log_limited(LOG_WARN, "client %s: ring %u is broken: %s %llu, bound %llu",
 			    client->name, ring->index, what, (unsigned long long)guest,
@@ -185,7 +185,8 @@ static unsigned give_up(struct ring *ring, const char *what, uint64_t guest, uin
 	return 0;
 }
 
-unsigned ring_step(struct ring *ring, unsigned max)
+/* Executes at most `max` entries in order; returns how many. */
+static unsigned step(struct ring *ring, unsigned max)
 {
 	struct tmem_entry batch[FRONT_BATCH];
 	uint16_t number[FRONT_BATCH];
@@ -222,6 +223,75 @@ unsigned ring_step(struct ring *ring, unsigned max)
 	counter_add(&ring->client->counters[CLIENT_RING_ENTRIES], nr);
 	return nr;
 }
+
+/* ---- The ring as a lane of its client -------------------------------------------------------- */
+
+static struct ring *ring_of(struct lane *lane)
+{
+	return (struct ring *)lane;
+}
+
+/* Also true when the tail is out of bounds. */
+static bool lane_pending(struct lane *lane)
+{
+	const struct ring *ring = ring_of(lane);
+
+	return LOAD_ACQUIRE(ring->ctl->sq_tail) != ring->head;
+}
+
+static unsigned lane_step(struct lane *lane, unsigned max)
+{
+	struct ring *ring = ring_of(lane);
+	unsigned nr = step(ring, max);
+
+	if (!nr)
+		return 0;
+	ring_credits_step(ring);
+	if (!atomic_load_explicit(ring->client->region.lost, memory_order_relaxed))
+		return nr;
+	door_poke(ring->client->front);
+	return 0;
+}
+
+static bool lane_arm(struct lane *lane)
+{
+	struct ring *ring = ring_of(lane);
+
+	if (ring->client->polling)
+		return false;
+	WRITE_ONCE(ring->ctl->sq_event, ring->head);
+	return true;
+}
+
+/* Leaves the event position behind. */
+static void lane_disarm(struct lane *lane)
+{
+	struct ring *ring = ring_of(lane);
+
+	WRITE_ONCE(ring->ctl->sq_event, ring->head - 1);
+}
+
+static void lane_heard(struct lane *lane)
+{
+	struct ring *ring = ring_of(lane);
+
+	if (!ring->index && life_knocks(ring->client))
+		door_poke(ring->client->front);
+}
+
+static void lane_chore(struct lane *lane)
+{
+	ring_credits_step(ring_of(lane));
+}
+
+const struct lane_ops ring_lane_ops = {
+	.pending = lane_pending,
+	.step = lane_step,
+	.arm = lane_arm,
+	.disarm = lane_disarm,
+	.heard = lane_heard,
+	.chore = lane_chore,
+};
 
 /* ---- Restart -------------------------------------------------------------------------------- */
 

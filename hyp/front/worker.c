@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Workers execute rings. Each ring belongs to one worker; the rings of one client are spread.
+ * Workers execute lanes: the rings of clients and the queues of disks. Each lane belongs to one
+ * worker; the lanes of one client are spread.
  *
  * Fairness: deficit round-robin over clients, in nanoseconds of measured work. In each round a
  * client with something to do gets QUANTUM_NS; batches are cut to what is left of it, and what a
@@ -27,8 +28,8 @@
 #include "base/log.h"
 
 #define QUANTUM_NS (100 * CLOCK_US)
-#define ENTRY_NS_MAX (20 * CLOCK_US) /* an entry is charged no more: we may have been preempted */
-#define ENTRY_NS_START (4 * CLOCK_US)
+#define PAGE_NS_MAX (20 * CLOCK_US) /* a page is charged no more: we may have been preempted */
+#define PAGE_NS_START (4 * CLOCK_US)
 #define POLL_NS_MIN (2 * CLOCK_US)
 #define WAKE_NS (50 * CLOCK_US) /* what a wake-up on another CPU takes, see docs/performance.md */
 #define NAP_NS_MIN (50 * CLOCK_US)
@@ -47,73 +48,72 @@ static void relax(void)
 
 /* ---- One round ------------------------------------------------------------------------------ */
 
+static bool pending(struct lane *lane)
+{
+	return lane->ops->pending(lane);
+}
+
 static bool share_pending(const struct share *share)
 {
-	for (const struct ring *ring = share->rings; ring; ring = ring->next)
-		if (ring_pending(ring))
+	for (struct lane *lane = share->lanes; lane; lane = lane->next)
+		if (pending(lane))
 			return true;
 	return false;
 }
 
-/* The rings of a client take turns. */
-static struct ring *next_pending(struct share *share)
+/* The lanes of a client take turns. */
+static struct lane *next_pending(struct share *share)
 {
-	struct ring *ring = share->current ? share->current : share->rings;
-	struct ring *first = ring;
+	struct lane *lane = share->current ? share->current : share->lanes;
+	struct lane *first = lane;
 
 	do {
-		if (ring_pending(ring)) {
-			share->current = ring->next;
-			return ring;
+		if (pending(lane)) {
+			share->current = lane->next;
+			return lane;
 		}
-		ring = ring->next ? ring->next : share->rings;
-	} while (ring != first);
+		lane = lane->next ? lane->next : share->lanes;
+	} while (lane != first);
 	return NULL;
 }
 
-static void charge(struct share *share, uint64_t ns, unsigned entries)
+static void charge(struct share *share, uint64_t ns, unsigned pages)
 {
-	if (ns > entries * ENTRY_NS_MAX)
-		ns = entries * ENTRY_NS_MAX;
+	if (ns > pages * PAGE_NS_MAX)
+		ns = pages * PAGE_NS_MAX;
 	share->deficit -= (int64_t)ns;
-	share->entry_ns = (7 * share->entry_ns + (uint32_t)(ns / entries)) / 8;
-	if (!share->entry_ns)
-		share->entry_ns = 1;
+	share->page_ns = (7 * share->page_ns + (uint32_t)(ns / pages)) / 8;
+	if (!share->page_ns)
+		share->page_ns = 1;
 }
 
 /* Executes what the client has submitted, as far as its deficit reaches. */
 static void run_share(struct share *share)
 {
-	struct front_client *client = share->client;
 	uint64_t start = clock_ns(), now;
 
 	while (share->deficit > 0) {
-		uint64_t fits = (uint64_t)share->deficit / share->entry_ns;
-		struct ring *ring = next_pending(share);
+		uint64_t fits = (uint64_t)share->deficit / share->page_ns;
+		struct lane *lane = next_pending(share);
 		unsigned max = fits > FRONT_BATCH ? FRONT_BATCH : fits ? (unsigned)fits : 1;
 		unsigned nr;
 
-		if (!ring) {
+		if (!lane) {
 			share->deficit = 0;
 			return;
 		}
-		nr = ring_step(ring, max);
+		nr = lane->ops->step(lane, max);
 		if (!nr)
 			return;
-		ring_credits_step(ring);
 		now = clock_ns();
 		charge(share, now - start, nr);
 		start = now;
-		if (atomic_load_explicit(client->region.lost, memory_order_relaxed)) {
-			door_poke(client->front);
-			return;
-		}
 	}
 }
 
 static bool share_stopped(struct share *share)
 {
-	return atomic_load_explicit(&share->client->broken, memory_order_relaxed);
+	return atomic_load_explicit(&share->served->broken, memory_order_relaxed);
 }
 
 /* True when there was something to do. */
@@ -138,9 +138,10 @@ static void do_chores(struct worker *worker)
 	if (!atomic_exchange(&worker->chores, false))
 		return;
 	for (struct share *share = worker->shares; share; share = share->next)
-		for (struct ring *ring = share->rings; ring && !share_stopped(share);
-		     ring = ring->next)
-			ring_credits_step(ring);
+		for (struct lane *lane = share->lanes; lane && !share_stopped(share);
+		     lane = lane->next)
+			if (lane->ops->chore)
+				lane->ops->chore(lane);
 }
 
 /* ---- Sleeping ------------------------------------------------------------------------------- */
@@ -149,14 +150,11 @@ static void do_chores(struct worker *worker)
 static bool arm(struct worker *worker)
 {
 	struct share *share;
-	struct ring *ring;
 
 	for (share = worker->shares; share; share = share->next)
-		for (ring = share->rings; ring && !share->client->polling; ring = ring->next) {
-			WRITE_ONCE(ring->ctl->sq_event, ring->head);
-			ring->armed = true;
-		}
-	/* The tail is read after the event position is visible; the guest does it in reverse. */
+		for (struct lane *lane = share->lanes; lane; lane = lane->next)
+			lane->armed = lane->ops->arm(lane);
+	/* What was submitted is looked at after that is visible; the guest does it in reverse. */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (share = worker->shares; share; share = share->next)
 		if (!share_stopped(share) && share_pending(share))
@@ -164,24 +162,22 @@ static bool arm(struct worker *worker)
 	return true;
 }
 
-/* Leaves the event positions behind, so that no doorbell rings while we are awake. */
+/* So that no doorbell rings while we are awake. */
 static void disarm(struct worker *worker)
 {
 	for (struct share *share = worker->shares; share; share = share->next)
-		for (struct ring *ring = share->rings; ring; ring = ring->next)
-			if (ring->armed) {
-				WRITE_ONCE(ring->ctl->sq_event, ring->head - 1);
-				ring->armed = false;
-			}
+		for (struct lane *lane = share->lanes; lane; lane = lane->next) {
+			if (lane->armed)
+				lane->ops->disarm(lane);
+			lane->armed = false;
+		}
 }
 
-static void heard(struct worker *worker, struct ring *ring)
+static void heard(struct lane *lane)
 {
-	struct front_client *client = ring->client;
-
-	counter_add(&client->counters[CLIENT_DOORBELLS_IN], 1);
-	if (!ring->index && life_knocks(client))
-		door_poke(worker->front);
+	counter_add(&lane->served->counters[CLIENT_DOORBELLS_IN], 1);
+	if (lane->ops->heard)
+		lane->ops->heard(lane);
 }
 
 /*
@@ -196,7 +192,7 @@ static void hear_bells(struct worker *worker, int wait_ms)
 
 	for (int i = 0; i < n; i++)
 		if (events[i].data.ptr)
-			heard(worker, events[i].data.ptr);
+			heard(events[i].data.ptr);
 		else
 			(void)!read(worker->wake, &count, sizeof(count));
 }
@@ -206,9 +202,11 @@ static void sleep_for_bells(struct worker *worker)
 	struct pollfd p = {.fd = worker->epoll, .events = POLLIN};
 	struct timespec nap = {.tv_nsec = (long)worker->nap_ns};
 
-	if (worker->timed && ppoll(&p, 1, &nap, NULL) <= 0)
+	bool timed = atomic_load(&worker->timed) != 0;
+
+	if (timed && ppoll(&p, 1, &nap, NULL) <= 0)
 		return;
-	hear_bells(worker, worker->timed ? 0 : -1);
+	hear_bells(worker, timed ? 0 : -1);
 }
 
 /* Sleeps until a doorbell or the timer, and learns from how long that was. */
@@ -393,71 +391,64 @@ void workers_chores(struct front *front)
 
 /* ---- Clients come and go -------------------------------------------------------------------- */
 
-void workers_add(struct front_client *client)
+static struct worker *worker_of(const struct served *served, unsigned lane)
 {
-	struct front *front = client->front;
+	return &served->front->workers[(served->place + lane) % served->front->nr_workers];
+}
 
-	for (unsigned w = 0; w < front->nr_workers; w++) {
-		struct worker *worker = &front->workers[w];
-		struct share *share = &client->shares[w];
+void workers_add(struct served *served, struct lane **lanes, unsigned nr)
+{
+	for (unsigned w = 0; w < served->front->nr_workers; w++) {
+		struct worker *worker = &served->front->workers[w];
+		struct share *share = &served->shares[w];
 
 		memset(share, 0, sizeof(*share));
-		share->client = client;
-		share->entry_ns = ENTRY_NS_START;
-		for (unsigned r = 0; r < client->nr_rings; r++)
-			if ((client->slot + r) % front->nr_workers == w) {
-				client->rings[r].ringer = &worker->ringer;
-				client->rings[r].next = share->rings;
-				share->rings = &client->rings[r];
+		share->served = served;
+		share->page_ns = PAGE_NS_START;
+		for (unsigned i = 0; i < nr; i++)
+			if (worker_of(served, i) == worker) {
+				lanes[i]->ringer = &worker->ringer;
+				lanes[i]->next = share->lanes;
+				share->lanes = lanes[i];
 			}
-		if (!share->rings)
+		if (!share->lanes)
 			continue;
 		share->next = worker->shares;
 		worker->shares = share;
-		worker->timed += client->polling;
 		worker->nap_ns = NAP_NS_MIN;
 	}
 }
 
-void workers_remove(struct front_client *client)
+void workers_remove(struct served *served)
 {
-	struct front *front = client->front;
-
-	for (unsigned w = 0; w < front->nr_workers; w++) {
-		struct worker *worker = &front->workers[w];
-
-		for (struct share **at = &worker->shares; *at; at = &(*at)->next)
-			if (*at == &client->shares[w]) {
+	for (unsigned w = 0; w < served->front->nr_workers; w++)
+		for (struct share **at = &served->front->workers[w].shares; *at; at = &(*at)->next)
+			if (*at == &served->shares[w]) {
 				*at = (*at)->next;
-				worker->timed -= client->polling;
 				break;
 			}
-	}
 }
 
-int workers_watch_bells(struct front_client *client)
+int lane_watch(struct lane *lane, unsigned index, int bell)
 {
-	struct front *front = client->front;
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = lane};
 
-	for (unsigned v = 0; v < client->max_rings; v++) {
-		struct ring *ring = &client->rings[v];
-		struct worker *worker = &front->workers[(client->slot + v) % front->nr_workers];
-		struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = ring};
-
-		if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, ring->bell_in, &event))
-			return -errno;
-	}
+	if (epoll_ctl(worker_of(lane->served, index)->epoll, EPOLL_CTL_ADD, bell, &event))
+		return -errno;
 	return 0;
 }
 
-void workers_unwatch_bells(struct front_client *client)
+void lane_unwatch(struct lane *lane, unsigned index, int bell)
 {
-	struct front *front = client->front;
+	epoll_ctl(worker_of(lane->served, index)->epoll, EPOLL_CTL_DEL, bell, NULL);
+}
 
-	for (unsigned v = 0; v < client->max_rings; v++) {
-		struct worker *worker = &front->workers[(client->slot + v) % front->nr_workers];
+void lane_time(struct lane *lane, unsigned index, bool timed)
+{
+	atomic_fetch_add(&worker_of(lane->served, index)->timed, timed ? 1 : -1u);
+}
 
-		if (client->rings[v].bell_in >= 0)
-			epoll_ctl(worker->epoll, EPOLL_CTL_DEL, client->rings[v].bell_in, NULL);
-	}
+void lane_wake(struct lane *lane, unsigned index)
+{
+	wake(worker_of(lane->served, index));
 }

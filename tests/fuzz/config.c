@@ -56,6 +56,40 @@ static void check_client(const struct config *config, const struct config_client
 	MUST(!c->nr_shared == !c->shared, "shared pools");
 }
 
+static void check_disk(const struct config *config, const struct config_disk *d)
+{
+	check_text(d->name, sizeof(d->name));
+	check_text(d->socket, sizeof(d->socket));
+	MUST(name_valid(d->name), "the store would refuse the disk \"%s\"", d->name);
+	MUST(config_disk(config, d->name) == d, "two disks \"%s\"", d->name);
+	MUST(!config_client(config, d->name), "a disk and a client \"%s\"", d->name);
+	MUST(d->socket[0] == '/' && d->socket_mode <= 0777, "socket");
+	MUST(d->bytes && d->bytes % CONFIG_DISK_BLOCK == 0 && d->bytes <= CONFIG_DISK_MAX, "size");
+	MUST(d->queues && d->queues <= CONFIG_DISK_QUEUES && d->overcommit <= 1, "queues");
+	MUST(!d->limits.max_bytes || d->limits.min_bytes <= d->limits.max_bytes, "limits");
+	MUST(d->limits.weight && d->limits.weight <= 10000, "weight");
+}
+
+/* Disks that must fit do fit. */
+static void check_disks(const struct config *config, uint64_t minimums_of_clients)
+{
+	uint64_t exposure = minimums_of_clients, minimums = minimums_of_clients;
+	bool must = false;
+
+	MUST(config->nr_disks <= CONFIG_MAX_DISKS, "disks");
+	for (unsigned i = 0; i < config->nr_disks; i++) {
+		const struct config_disk *d = &config->disks[i];
+
+		check_disk(config, d);
+		MUST(d->limits.min_bytes <= config->pool_max - minimums, "minimums above pool_max");
+		minimums += d->limits.min_bytes;
+		if (!d->overcommit)
+			exposure += config_disk_exposure(d->bytes, d->limits.min_bytes);
+		must |= !d->overcommit;
+	}
+	MUST(!must || exposure <= config->pool_max, "the disks do not fit");
+}
+
 static void check(const struct config *config)
 {
 	uint64_t minimums = 0;
@@ -78,6 +112,7 @@ static void check(const struct config *config)
 		     "minimums above pool_max");
 		minimums += config->clients[i].limits.min_bytes;
 	}
+	check_disks(config, minimums);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

@@ -59,6 +59,130 @@ static void refresh(void *arg)
 	(void)arg;
 }
 
+/* Disks as the service has them: clients of the store with a size. No front end ever comes. */
+#define NR_DISKS 3
+static struct fake_disk {
+	struct store_client *client; /* NULL: free */
+	struct control_disk is;
+} disks[NR_DISKS];
+
+static struct fake_disk *find_disk(const char *name)
+{
+	for (unsigned i = 0; i < NR_DISKS; i++)
+		if (disks[i].client && !strcmp(store_client_name(disks[i].client), name))
+			return &disks[i];
+	return NULL;
+}
+
+static int disk(void *arg, const char *name, struct control_disk *is)
+{
+	const struct fake_disk *found = find_disk(name);
+
+	(void)arg;
+	if (found)
+		*is = found->is;
+	return found ? 0 : -ENOENT;
+}
+
+static int refuse(int error, char *err, size_t errlen)
+{
+	snprintf(err, errlen, "%s", strerror(-error));
+	return error;
+}
+
+static void check_asked(const struct config_disk *d)
+{
+	MUST(name_valid(d->name), "the store would refuse \"%s\"", d->name);
+	MUST(d->bytes && d->bytes % CONFIG_DISK_BLOCK == 0 && d->bytes <= CONFIG_DISK_MAX, "size");
+	MUST(d->queues && d->queues <= CONFIG_DISK_QUEUES && d->overcommit <= 1, "queues");
+	MUST(d->socket[0] == '/' && memchr(d->socket, 0, sizeof(d->socket)) &&
+		     d->socket_mode <= 0777,
+	     "socket");
+	MUST(!d->limits.max_bytes || d->limits.min_bytes <= d->limits.max_bytes, "limits");
+	MUST(d->limits.weight && d->limits.weight <= 10000, "weight");
+}
+
+/* One with overcommit is at first only kept, as after a restart. */
+static int disk_create(void *arg, const struct config_disk *d, char *err, size_t errlen)
+{
+	struct fake_disk *place = find_disk(d->name);
+	int r;
+
+	(void)arg;
+	check_asked(d);
+	if (place) {
+		MUST(!place->is.served && place->is.bytes == d->bytes, "made twice");
+		place->is.served = true;
+		return 0;
+	}
+	for (unsigned i = 0; i < NR_DISKS && !place; i++)
+		place = disks[i].client ? NULL : &disks[i];
+	if (!place || store_client_find(store, d->name))
+		return refuse(-EEXIST, err, errlen);
+	r = store_client_open(store, d->name, &d->limits, &place->client);
+	if (r)
+		return refuse(r, err, errlen);
+	place->is = (struct control_disk){.served = !d->overcommit,
+					  .command = true,
+					  .overcommit = d->overcommit,
+					  .queues = d->queues,
+					  .bytes = d->bytes,
+					  .socket_mode = d->socket_mode,
+					  .socket_uid = d->socket_uid,
+					  .socket_gid = d->socket_gid};
+	strcpy(place->is.socket, d->socket);
+	return 0;
+}
+
+static int disk_resize(void *arg, const char *name, uint64_t bytes, char *err, size_t errlen)
+{
+	struct fake_disk *found = find_disk(name);
+
+	(void)arg;
+	MUST(bytes && bytes % CONFIG_DISK_BLOCK == 0 && bytes <= CONFIG_DISK_MAX, "size");
+	if (!found || bytes < found->is.bytes) {
+		snprintf(err, errlen, "disk \"%s\" cannot be that", name);
+		return found ? -EINVAL : -ENOENT;
+	}
+	found->is.bytes = bytes;
+	return 0;
+}
+
+static int disk_remove(void *arg, const char *name, bool force, char *err, size_t errlen)
+{
+	struct fake_disk *found = find_disk(name);
+
+	(void)arg;
+	if (!found || (found->is.overcommit && !force)) {
+		snprintf(err, errlen, "disk \"%s\" cannot be removed", name);
+		return found ? -EBUSY : -ENOENT;
+	}
+	control_exclude(control, true);
+	store_client_remove(found->client);
+	control_exclude(control, false);
+	found->client = NULL;
+	return 0;
+}
+
+static uint64_t exposure(void *arg)
+{
+	struct store_limits limits;
+	uint64_t sum = 0;
+
+	(void)arg;
+	for (unsigned i = 0; i < NR_DISKS; i++) {
+		if (!disks[i].client)
+			continue;
+		store_client_limits(disks[i].client, &limits);
+		sum += config_disk_exposure(disks[i].is.bytes, limits.min_bytes);
+	}
+	for (unsigned i = 0; i < 2 && sum; i++) {
+		store_client_limits(clients[i], &limits);
+		sum += limits.min_bytes;
+	}
+	return sum;
+}
+
 static void open_store(void)
 {
 	struct store_config config = {.arena_path = scratch_path("arena"),
@@ -80,6 +204,11 @@ static void settle(void)
 	static const uint64_t uuid[2] = {1, 2};
 	uint8_t page[PAGE_BYTES];
 
+	for (unsigned i = 0; i < NR_DISKS; i++) {
+		if (disks[i].client)
+			store_client_remove(disks[i].client);
+		disks[i].client = NULL;
+	}
 	store_freeze(store, false);
 	MUST(!store_set_pool_max(store, POOL_MAX), "pool_max");
 	for (unsigned i = 0; i < 2; i++) {
@@ -102,7 +231,8 @@ static void settle(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const struct control_ops ops = {channel, refresh};
+	static const struct control_ops ops = {channel,	    refresh,	 disk,	  disk_create,
+					       disk_resize, disk_remove, exposure};
 	static const struct store_limits none;
 	struct config config = {.control_mode = 0600, .control_gid = (uint32_t)-1};
 	char err[256];

@@ -1,22 +1,23 @@
 # Fuzz targets. With --enable-fuzzers libFuzzer drives them (make check-fuzz); else they are tests
 # that give each target the corpus that is kept.
 FUZZ_WORLD = tests/fuzz/audit.c tests/fuzz/audit.h tests/fuzz/loads.h \
-	tests/fuzz/world.c tests/fuzz/world.h
+	tests/fuzz/world.c tests/fuzz/world.h $(FUZZ_LOADS)
 FUZZ_TARGETS = tests/fuzz/arena tests/fuzz/config tests/fuzz/control tests/fuzz/handshake \
-	tests/fuzz/ring
+	tests/fuzz/ring tests/fuzz/vhost
 check_PROGRAMS += $(FUZZ_TARGETS)
 if FUZZERS
 FUZZ_MAIN =
 LIBFUZZER = -fsanitize=fuzzer
-libfront_a_SOURCES += tests/fuzz/loads.c
+FUZZ_LOADS =
+libbase_a_SOURCES += tests/fuzz/loads.c
 else
 FUZZ_MAIN = tests/fuzz/replay.c
-FUZZ_WORLD += tests/fuzz/loads.c
+FUZZ_LOADS = tests/fuzz/loads.c
 LIBFUZZER =
 TESTS += $(FUZZ_TARGETS)
 endif
 
-FUZZ_WORLD_LIBS = libfront.a $(STORE_TEST_LIBS) $(SYSTEMD_LIBS)
+FUZZ_WORLD_LIBS = libfront.a libvhost.a $(STORE_TEST_LIBS) $(SYSTEMD_LIBS)
 
 tests_fuzz_arena_SOURCES = tests/fuzz/arena.c tests/fuzz/audit.c tests/fuzz/audit.h \
 	tests/fuzz/fuzz.h $(FUZZ_MAIN)
@@ -42,6 +43,11 @@ tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
 tests_fuzz_ring_SOURCES = tests/fuzz/ring.c tests/fuzz/fuzz.h $(FUZZ_WORLD) $(FUZZ_MAIN)
 tests_fuzz_ring_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_ring_LDADD = $(FUZZ_WORLD_LIBS)
+
+tests_fuzz_vhost_SOURCES = tests/fuzz/vhost.c tests/fuzz/fuzz.h tests/fuzz/loads.h $(FUZZ_LOADS) \
+	$(FUZZ_MAIN)
+tests_fuzz_vhost_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_vhost_LDADD = libvhost.a libbase.a
 
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/config.dict tests/fuzz/control.dict \
 	tests/fuzz/corpus tests/fuzz/loads.c tests/fuzz/replay.c tests/fuzz/run

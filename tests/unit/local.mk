@@ -8,8 +8,9 @@ tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 if HAVE_CUNIT
 UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_test \
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
-	tests/unit/codec_test tests/unit/index_test \
-	tests/unit/pages_test tests/unit/pool_test
+	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
+	tests/unit/pages_test tests/unit/pool_test \
+	tests/unit/vhost_memory_test tests/unit/vhost_queue_test
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 UNIT_CPPFLAGS = $(AM_CPPFLAGS) $(CUNIT_CFLAGS) $(LZ4_CFLAGS)
@@ -30,6 +31,9 @@ tests_unit_cgroup_test_LDADD = $(UNIT_LIBS)
 tests_unit_codec_test_SOURCES = tests/unit/codec_test.c tests/unit/unit.h
 tests_unit_codec_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_codec_test_LDADD = $(UNIT_LIBS)
+tests_unit_config_test_SOURCES = tests/unit/config_test.c tests/unit/unit.h
+tests_unit_config_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_config_test_LDADD = libcontrol.a $(UNIT_LIBS) $(INIH_LIBS)
 tests_unit_index_test_SOURCES = tests/unit/index_test.c tests/unit/unit.h
 tests_unit_index_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_index_test_LDADD = $(UNIT_LIBS)
@@ -45,4 +49,12 @@ tests_unit_client_test_LDADD = $(UNIT_LIBS)
 tests_unit_pool_test_SOURCES = tests/unit/pool_test.c tests/unit/unit.h tests/unit/with_store.h
 tests_unit_pool_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_pool_test_LDADD = $(UNIT_LIBS)
+
+VHOST_PEER = tests/unit/vhost_peer.c tests/unit/vhost_peer.h tests/unit/unit.h
+tests_unit_vhost_memory_test_SOURCES = tests/unit/vhost_memory_test.c $(VHOST_PEER)
+tests_unit_vhost_memory_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_vhost_memory_test_LDADD = libvhost.a libbase.a $(CUNIT_LIBS)
+tests_unit_vhost_queue_test_SOURCES = tests/unit/vhost_queue_test.c $(VHOST_PEER)
+tests_unit_vhost_queue_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_vhost_queue_test_LDADD = libvhost.a libbase.a $(CUNIT_LIBS)
 endif
