@@ -51,6 +51,44 @@ static int authorise(struct store_client *client, const struct config_client *no
 	return r;
 }
 
+struct socket_search {
+	struct front *front;
+	const char *name; /* whose it is to be */
+	const char *socket;
+	const char *owner; /* who has it */
+};
+
+static int has_socket(struct store_client *client, void *arg)
+{
+	struct socket_search *search = arg;
+	const char *name = store_client_name(client);
+	struct front_disk_status disk;
+	struct front_status status;
+
+	if (!strcmp(name, search->name))
+		return 0;
+	if ((!front_client_status(search->front, name, &status) &&
+	     !strcmp(status.socket, search->socket)) ||
+	    (!front_disk_status(search->front, name, &disk) &&
+	     !strcmp(disk.socket, search->socket)))
+		search->owner = name;
+	return search->owner != NULL;
+}
+
+int clients_check_socket(struct tmemd *t, const char *name, const char *socket, char *err,
+			 size_t errlen)
+{
+	struct socket_search search = {.front = t->front, .name = name, .socket = socket};
+
+	if (!strcmp(socket, t->config->control_socket))
+		search.owner = "the control socket";
+	else if (!store_client_each(t->store, has_socket, &search))
+		return 0;
+	snprintf(err, errlen, "%s: socket %s: %s has it; allowed is a socket of its own", name,
+		 socket, search.owner);
+	return -EADDRINUSE;
+}
+
 /* Brings one client of the configuration into force. `before`: what was in force, or NULL. */
 static int client_apply(struct tmemd *t, const struct config_client *c,
 			const struct config_client *before, char *err, size_t errlen)
@@ -65,9 +103,18 @@ static int client_apply(struct tmemd *t, const struct config_client *c,
 		.max_rings = c->rings,
 		.ring_credits = c->credits,
 	};
-	struct store_client *client;
+	struct store_client *client = store_client_find(t->store, c->name);
 	int r;
 
+	if (client && disks_is_disk(client)) {
+		snprintf(err, errlen,
+			 "client %s: a disk in the arena has that name; give the client another",
+			 c->name);
+		return -EEXIST;
+	}
+	r = clients_check_socket(t, c->name, c->socket, err, errlen);
+	if (r)
+		return r;
 	r = store_client_open(t->store, c->name, &c->limits, &client);
 	if (r) {
 		snprintf(err, errlen, "client %s: %s", c->name,
@@ -92,7 +139,7 @@ static int say_unconfigured(struct store_client *client, void *arg)
 	counter_t *counters = store_client_counters(client);
 	const char *name = store_client_name(client);
 
-	if (!config_client(t->config, name))
+	if (!config_client(t->config, name) && !disks_is_disk(client))
 		log_msg(LOG_WARN,
 			"client %s is in the arena with %" PRIu64
 			" persistent pages but not in the configuration: its pages are kept and "
@@ -109,9 +156,12 @@ int clients_start(struct tmemd *t, char *err, size_t errlen)
 
 	for (unsigned i = 0; i < t->config->nr_clients && !r; i++)
 		r = client_apply(t, &t->config->clients[i], NULL, err, errlen);
-	if (!r)
-		store_client_each(t->store, say_unconfigured, t);
-	return r;
+	if (r)
+		return r;
+	disks_start(t);
+	/* A disk that could just be made is one by now. */
+	store_client_each(t->store, say_unconfigured, t);
+	return 0;
 }
 
 /* ---- Reload --------------------------------------------------------------------------------- */
@@ -154,25 +204,30 @@ static void keep_fixed_client(const struct config_client *now, struct config_cli
 	next->rings = now->rings;
 }
 
+static void lower_minimum(struct tmemd *t, const char *name, uint64_t min_bytes)
+{
+	struct store_client *client = store_client_find(t->store, name);
+	struct store_limits limits;
+
+	if (!client)
+		return;
+	store_client_limits(client, &limits);
+	if (limits.min_bytes <= min_bytes)
+		return;
+	limits.min_bytes = min_bytes;
+	store_client_set_limits(client, &limits);
+}
+
 /*
  * Lowers the minimums that are to be lowered, so that the others find room whatever the order of
- * the clients.
+ * the clients and disks.
  */
 static void lower_minimums(struct tmemd *t, const struct config *next)
 {
-	for (unsigned i = 0; i < next->nr_clients; i++) {
-		const struct config_client *c = &next->clients[i];
-		struct store_client *client = store_client_find(t->store, c->name);
-		struct store_limits limits;
-
-		if (!client)
-			continue;
-		store_client_limits(client, &limits);
-		if (limits.min_bytes <= c->limits.min_bytes)
-			continue;
-		limits.min_bytes = c->limits.min_bytes;
-		store_client_set_limits(client, &limits);
-	}
+	for (unsigned i = 0; i < next->nr_clients; i++)
+		lower_minimum(t, next->clients[i].name, next->clients[i].limits.min_bytes);
+	for (unsigned i = 0; i < next->nr_disks; i++)
+		lower_minimum(t, next->disks[i].name, next->disks[i].limits.min_bytes);
 }
 
 /* True when the client is gone. */
@@ -181,7 +236,8 @@ static bool client_remove(struct tmemd *t, const char *name)
 	struct store_client *client = store_client_find(t->store, name);
 	struct front_status status = {0};
 
-	if (!client)
+	/* A disk of that name kept this client from being made. */
+	if (!client || disks_is_disk(client))
 		return true;
 	if (!front_client_status(t->front, name, &status) && status.attached) {
 		log_msg(LOG_WARN,
@@ -232,7 +288,7 @@ static void reload_pool(struct tmemd *t, const struct config *next)
 void clients_reload(struct tmemd *t, struct config *next)
 {
 	char err[512];
-	unsigned n = next->nr_clients;
+	unsigned n = next->nr_clients, nr_disks = next->nr_disks;
 
 	keep_fixed(t->config, next);
 	if (!t->log_level_forced)
@@ -243,6 +299,7 @@ void clients_reload(struct tmemd *t, struct config *next)
 		if (!config_client(next, c->name) && !client_remove(t, c->name))
 			carry_over(next, c);
 	}
+	disks_reload_remove(t, next);
 	lower_minimums(t, next);
 	reload_pool(t, next);
 	for (unsigned i = 0; i < n; i++) {
@@ -256,6 +313,7 @@ void clients_reload(struct tmemd *t, struct config *next)
 		else if (!before)
 			log_msg(LOG_NOTE, "reload: client %s added", c->name);
 	}
+	disks_reload(t, next, nr_disks);
 	config_free(t->config);
 	t->config = next;
 }

@@ -195,7 +195,15 @@ static void refresh(void *arg)
 /* Everything that answers. 0 or the exit status, with the reason logged. */
 static int open_all(struct tmemd *t, struct event_base *base)
 {
-	static const struct control_ops ops = {.channel = clients_channel, .refresh = refresh};
+	static const struct control_ops ops = {
+		.channel = clients_channel,
+		.refresh = refresh,
+		.disk = disks_lookup,
+		.disk_create = disks_create,
+		.disk_resize = disks_resize,
+		.disk_remove = disks_remove,
+		.exposure = disks_exposure,
+	};
 	char err[1024] = "";
 	int r;
 
@@ -358,7 +366,8 @@ int main(int argc, char **argv)
 	if (!t.config)
 		return EXIT_OPERATOR;
 	if (o.check) {
-		printf("%s: good; clients: %u\n", o.config, t.config->nr_clients);
+		printf("%s: good; clients: %u; disks: %u\n", o.config, t.config->nr_clients,
+		       t.config->nr_disks);
 		config_free(t.config);
 		return EXIT_SUCCESS;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What tmemd.c and clients.c share: the rooms, wired. */
+/* What tmemd.c, clients.c and disks.c share: the rooms, wired. */
 #ifndef TMEMD_PRIV_H
 #define TMEMD_PRIV_H
 
@@ -27,5 +27,36 @@ void clients_reload(struct tmemd *t, struct config *next);
 
 /* For struct control_ops: what the front says of a client. */
 int clients_channel(void *arg, const char *name, struct control_channel *channel);
+
+/*
+ * 0, or -EADDRINUSE with a sentence: the control socket has that path, or another client or disk
+ * that is served.
+ */
+int clients_check_socket(struct tmemd *t, const char *name, const char *socket, char *err,
+			 size_t errlen);
+
+/*
+ * Serves the disks of the configuration, and those that commands made. Says what cannot be served,
+ * and what the arena has beside them.
+ */
+void disks_start(struct tmemd *t);
+
+/*
+ * Two steps of a reload. First: what `next` does not name is removed, or moved to it while a front
+ * end is connected. Then the first `nr` disks of next are brought into force; t->config is still
+ * what was before.
+ */
+void disks_reload_remove(struct tmemd *t, struct config *next);
+void disks_reload(struct tmemd *t, const struct config *next, unsigned nr);
+
+/* True when it is not a client with rings. */
+bool disks_is_disk(const struct store_client *client);
+
+/* For struct control_ops. */
+int disks_lookup(void *arg, const char *name, struct control_disk *disk);
+int disks_create(void *arg, const struct config_disk *disk, char *err, size_t errlen);
+int disks_resize(void *arg, const char *name, uint64_t bytes, char *err, size_t errlen);
+int disks_remove(void *arg, const char *name, bool force, char *err, size_t errlen);
+uint64_t disks_exposure(void *arg);
 
 #endif

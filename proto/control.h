@@ -41,11 +41,11 @@
 #define TMEM_ERR_BAD_REQUEST "bad-request" /* not JSON, a key missing, unknown or of wrong type */
 #define TMEM_ERR_UNKNOWN_COMMAND "unknown-command"
 #define TMEM_ERR_TOO_LARGE "too-large"
-#define TMEM_ERR_TIMEOUT "timeout" /* a begun request did not arrive in time */
-#define TMEM_ERR_DENIED "denied"   /* the peer may not speak here */
-#define TMEM_ERR_BUSY "busy"	   /* too many connections or long commands */
-#define TMEM_ERR_NO_CLIENT "no-such-client"
-#define TMEM_ERR_REFUSED "refused" /* understood, but the values are not possible now */
+#define TMEM_ERR_TIMEOUT "timeout"	    /* a begun request did not arrive in time */
+#define TMEM_ERR_DENIED "denied"	    /* the peer may not speak here */
+#define TMEM_ERR_BUSY "busy"		    /* too many connections or long commands */
+#define TMEM_ERR_NO_CLIENT "no-such-client" /* nor disk */
+#define TMEM_ERR_REFUSED "refused"	    /* understood, but the values are not possible now */
 
 /* Commands. */
 #define TMEM_CMD_LIST "list"
@@ -59,6 +59,10 @@
 #define TMEM_CMD_FLUSH "flush"
 #define TMEM_CMD_SHARED_AUTH "shared-auth"
 #define TMEM_CMD_VERSION "version"
+#define TMEM_CMD_DISK_CREATE "disk-create"
+#define TMEM_CMD_DISK_LIST "disk-list"
+#define TMEM_CMD_DISK_RESIZE "disk-resize"
+#define TMEM_CMD_DISK_REMOVE "disk-remove"
 
 /* Keys of requests. */
 #define TMEM_KEY_CLIENT "client"     /* string: name of a client */
@@ -72,10 +76,20 @@
 #define TMEM_KEY_UUID "uuid"   /* string: of a shared pool */
 #define TMEM_KEY_ALLOW "allow" /* true or false */
 
+/* Keys of requests about disks; "name" is the disk's. The results have them too. */
+#define TMEM_KEY_SIZE "size"	 /* integer: bytes that the guest sees, a multiple of 4096 */
+#define TMEM_KEY_QUEUES "queues" /* integer: 1..8 */
+#define TMEM_KEY_MODE "mode"	 /* integer: permission bits of the socket, 432 is 0660 */
+#define TMEM_KEY_UID "uid"	 /* integer: owner of the socket; -1 as it is made */
+#define TMEM_KEY_GID "gid"
+#define TMEM_KEY_OVERCOMMIT "overcommit" /* true: it need not fit when nothing compresses */
+#define TMEM_KEY_FORCE "force"		 /* true: also under a front end */
+
 /* Keys of results. Bytes say which kind they are: logical (pages x 4096) or physical. */
 #define TMEM_KEY_CLIENTS "clients" /* array of objects */
 #define TMEM_KEY_SERVICE "service" /* object */
 #define TMEM_KEY_NAME "name"
+#define TMEM_KEY_KIND "kind"   /* one of the kinds below */
 #define TMEM_KEY_STATE "state" /* one of the states below */
 #define TMEM_KEY_FROZEN "frozen"
 #define TMEM_KEY_POLLING "polling"
@@ -113,11 +127,27 @@
 #define TMEM_KEY_RECLAIMED_BYTES "reclaimed_bytes" /* physical */
 #define TMEM_KEY_COMPLETE "complete"		   /* all that was asked for was done */
 #define TMEM_KEY_TEXT "text"			   /* metrics: Prometheus text format */
+/* Physical bytes when nothing compresses: of a disk; of all disks, with the clients' minimums. */
+#define TMEM_KEY_EXPOSURE_BYTES "exposure_bytes"
+#define TMEM_KEY_DISKS "disks"	   /* array of objects */
+#define TMEM_KEY_DISK "disk"	   /* object */
+#define TMEM_KEY_ORIGIN "origin"   /* of a disk: one of the origins below */
+#define TMEM_KEY_CREATED "created" /* false: it was there already */
+#define TMEM_KEY_QUEUES_RUNNING "queues_running"
+
+/* Kinds of a client. */
+#define TMEM_KIND_CLIENT "client" /* a VM with rings, or a process */
+#define TMEM_KIND_DISK "disk"
+
+/* Origins of a disk. */
+#define TMEM_ORIGIN_CONFIGURATION "configuration"
+#define TMEM_ORIGIN_COMMAND "command"
+#define TMEM_ORIGIN_NONE "none" /* the arena has it, nobody asks for it any more */
 
 /* States of a client. */
-#define TMEM_STATE_CONNECTED "connected"       /* its guest's rings are served */
+#define TMEM_STATE_CONNECTED "connected"       /* its guest's rings, or its front end, are served */
 #define TMEM_STATE_ATTACHED "attached"	       /* its VM lives, the guest has not said hello */
 #define TMEM_STATE_WAITING "waiting"	       /* no VM */
-#define TMEM_STATE_UNCONFIGURED "unconfigured" /* in the arena, not in the configuration */
+#define TMEM_STATE_UNCONFIGURED "unconfigured" /* in the arena, and nobody serves it */
 
 #endif

@@ -2,3 +2,4 @@
 include tools/tmemctl/local.mk
 include tools/systemd/local.mk
 include tools/client/local.mk
+include tools/guest/local.mk

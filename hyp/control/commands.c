@@ -20,12 +20,12 @@
 
 /* ---- Values --------------------------------------------------------------------------------- */
 
-static void put_int(json_t *object, const char *key, uint64_t value)
+void put_int(json_t *object, const char *key, uint64_t value)
 {
 	json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-static uint64_t get_int(json_t *request, const char *key)
+uint64_t get_int(json_t *request, const char *key)
 {
 	return (uint64_t)json_integer_value(json_object_get(request, key));
 }
@@ -73,12 +73,35 @@ static uint64_t count(struct store_client *client, enum client_counter which)
 	return counter_get(&store_client_counters(client)[which]);
 }
 
+/*
+ * True when it is a disk, in the words of a channel: its queues are the rings. No socket: it is not
+ * served.
+ */
+static bool disk_channel(struct control *control, const char *name, struct control_channel *ch)
+{
+	struct control_disk disk;
+
+	if (control->ops.disk(control->arg, name, &disk))
+		return false;
+	ch->connected = disk.connected;
+	ch->polling = disk.polling;
+	ch->pid = disk.pid;
+	ch->rings = disk.queues_running;
+	ch->max_rings = disk.queues;
+	if (disk.served)
+		snprintf(ch->socket, sizeof(ch->socket), "%s", disk.socket);
+	return true;
+}
+
 static void put_channel(struct control *control, const char *name, json_t *o)
 {
 	struct control_channel ch = {0};
 	const char *state = TMEM_STATE_WAITING;
+	bool is_disk = disk_channel(control, name, &ch);
 
-	if (control->ops.channel(control->arg, name, &ch))
+	json_object_set_new(o, TMEM_KEY_KIND,
+			    json_string(is_disk ? TMEM_KIND_DISK : TMEM_KIND_CLIENT));
+	if (!ch.socket[0] && (is_disk || control->ops.channel(control->arg, name, &ch)))
 		state = TMEM_STATE_UNCONFIGURED;
 	else if (ch.connected)
 		state = TMEM_STATE_CONNECTED;
@@ -164,7 +187,7 @@ static json_t *pools_array(struct store_client *client)
 
 /* ---- Commands that look --------------------------------------------------------------------- */
 
-static json_t *service_summary(struct control *control)
+json_t *service_summary(struct control *control)
 {
 	counter_t *counters = store_counters(control->store);
 	json_t *o = json_object();
@@ -172,6 +195,7 @@ static json_t *service_summary(struct control *control)
 	json_object_set_new(o, TMEM_KEY_VERSION, json_string(PACKAGE_VERSION));
 	put_int(o, TMEM_KEY_POOL_BYTES, counter_get(&counters[STORE_POOL_BYTES]));
 	put_int(o, TMEM_KEY_POOL_MAX_BYTES, store_pool_max(control->store));
+	put_int(o, TMEM_KEY_EXPOSURE_BYTES, control->ops.exposure(control->arg));
 	json_object_set_new(o, TMEM_KEY_FROZEN, json_boolean(store_frozen(control->store)));
 	return o;
 }
@@ -280,14 +304,57 @@ static void run_version(struct control *control, json_t *request, struct reply *
 
 /* ---- Commands that change ------------------------------------------------------------------- */
 
+/*
+ * True, with the error, when what disks can take fits into the pool now and would not fit then:
+ * with so much exposure and such a pool.
+ */
+static bool uncovers(struct control *control, uint64_t exposure, uint64_t pool_max,
+		     struct reply *reply)
+{
+	uint64_t now = control->ops.exposure(control->arg);
+
+	if (!now || now > store_pool_max(control->store) || exposure <= pool_max)
+		return false;
+	reply_error(reply, TMEM_ERR_REFUSED,
+		    "all disks when nothing compresses, and the minimums of clients, would be "
+		    "%" PRIu64 " physical bytes, and pool_max %" PRIu64
+		    ": guests' writes to disks could fail; remove a disk first",
+		    exposure, pool_max);
+	return true;
+}
+
+/* What the client adds to the exposure with such a minimum. */
+static uint64_t own_exposure(struct control *control, const struct store_client *client,
+			     uint64_t minimum)
+{
+	struct control_disk disk;
+
+	if (control->ops.disk(control->arg, store_client_name(client), &disk))
+		return minimum;
+	return config_disk_exposure(disk.bytes, minimum);
+}
+
+static void set_pool_max(struct control *control, json_t *request, struct reply *reply)
+{
+	uint64_t max = get_int(request, TMEM_KEY_POOL_MAX);
+
+	if (uncovers(control, control->ops.exposure(control->arg), max, reply))
+		return;
+	if (store_set_pool_max(control->store, max))
+		reply_error(reply, TMEM_ERR_REFUSED,
+			    "pool_max cannot be below the sum of the clients' minimums nor above "
+			    "what the arena was made for");
+}
+
 static void set_client(struct control *control, struct store_client *client, json_t *request,
 		       struct reply *reply)
 {
+	uint64_t exposure = control->ops.exposure(control->arg), before;
 	struct store_limits limits;
 	int r;
 
-	(void)control;
 	store_client_limits(client, &limits);
+	before = limits.min_bytes;
 	if (json_object_get(request, TMEM_KEY_MINIMUM))
 		limits.min_bytes = get_int(request, TMEM_KEY_MINIMUM);
 	if (json_object_get(request, TMEM_KEY_MAXIMUM))
@@ -300,6 +367,11 @@ static void set_client(struct control *control, struct store_client *client, jso
 			    limits.max_bytes);
 		return;
 	}
+	if (uncovers(control,
+		     exposure - own_exposure(control, client, before) +
+			     own_exposure(control, client, limits.min_bytes),
+		     store_pool_max(control->store), reply))
+		return;
 	r = store_client_set_limits(client, &limits);
 	if (r == -ENOSPC)
 		reply_error(reply, TMEM_ERR_REFUSED,
@@ -326,11 +398,8 @@ static void run_set(struct control *control, json_t *request, struct reply *repl
 			    "minimum, maximum and weight go with a client, pool_max without one");
 	else if (client)
 		set_client(control, client, request, reply);
-	else if (store_set_pool_max(control->store, get_int(request, TMEM_KEY_POOL_MAX)))
-		reply_error(
-			reply, TMEM_ERR_REFUSED,
-			"pool_max cannot be below the sum of the clients' minimums nor above what "
-			"the arena was made for");
+	else
+		set_pool_max(control, request, reply);
 	if (!reply->code)
 		reply->result = json_object();
 }
@@ -453,6 +522,15 @@ static void run_flush(struct control *control, json_t *request, struct reply *re
 		TMEM_KEY_ALL, PARAM_BOOLEAN, false, 0, 0                                           \
 	}
 
+#define NAME                                                                                       \
+	{                                                                                          \
+		TMEM_KEY_NAME, PARAM_STRING, true, 0, 0                                            \
+	}
+#define DISK_SIZE                                                                                  \
+	{                                                                                          \
+		TMEM_KEY_SIZE, PARAM_INTEGER, true, CONFIG_DISK_BLOCK, CONFIG_DISK_MAX             \
+	}
+
 static const struct command commands[] = {
 	{TMEM_CMD_LIST, false, run_list, {{0}}},
 	{TMEM_CMD_STAT, false, run_stat, {CLIENT(false)}},
@@ -481,6 +559,26 @@ static const struct command commands[] = {
 	  {TMEM_KEY_UUID, PARAM_STRING, true, 0, 0},
 	  {TMEM_KEY_ALLOW, PARAM_BOOLEAN, true, 0, 0}}},
 	{TMEM_CMD_VERSION, false, run_version, {{0}}},
+	{TMEM_CMD_DISK_CREATE,
+	 false,
+	 run_disk_create,
+	 {NAME,
+	  DISK_SIZE,
+	  {TMEM_KEY_QUEUES, PARAM_INTEGER, false, 1, CONFIG_DISK_QUEUES},
+	  {TMEM_KEY_SOCKET, PARAM_STRING, false, 0, 0},
+	  {TMEM_KEY_MODE, PARAM_INTEGER, false, 0, 0777},
+	  {TMEM_KEY_UID, PARAM_INTEGER, false, -1, UINT32_MAX - 1},
+	  {TMEM_KEY_GID, PARAM_INTEGER, false, -1, UINT32_MAX - 1},
+	  BYTES(TMEM_KEY_MINIMUM, false, 0),
+	  BYTES(TMEM_KEY_MAXIMUM, false, 0),
+	  {TMEM_KEY_WEIGHT, PARAM_INTEGER, false, 1, 10000},
+	  {TMEM_KEY_OVERCOMMIT, PARAM_BOOLEAN, false, 0, 0}}},
+	{TMEM_CMD_DISK_LIST, false, run_disk_list, {{0}}},
+	{TMEM_CMD_DISK_RESIZE, false, run_disk_resize, {NAME, DISK_SIZE}},
+	{TMEM_CMD_DISK_REMOVE,
+	 false,
+	 run_disk_remove,
+	 {NAME, {TMEM_KEY_FORCE, PARAM_BOOLEAN, false, 0, 0}}},
 };
 
 /* The parameter of that key, or NULL. */

@@ -7,8 +7,8 @@
  * take for the continuation of the line before.
  *
  * A file read later may say a key of a section again, that is what conf.d is for; one file may
- * not, and a client has one section in all files. Everything that is wrong is said, and then
- * nothing of it is used.
+ * not, and a client or disk has one section in all files. Everything that is wrong is said, and
+ * then nothing of it is used.
  */
 #include "config.h"
 
@@ -82,6 +82,25 @@ static const struct key client_keys[] = {
 	{"shared_auth", KEY_UUIDS, 0, 0, 0, 0},
 };
 #undef K
+#define K(name, type, member, min, max)                                                            \
+	{                                                                                          \
+		name, type, offsetof(struct config_disk, member),                                  \
+			sizeof(((struct config_disk *)0)->member), min, max                        \
+	}
+
+static const struct key disk_keys[] = {
+	K("size", KEY_SIZE, bytes, CONFIG_DISK_BLOCK, CONFIG_DISK_MAX),
+	K("queues", KEY_UINT, queues, 1, CONFIG_DISK_QUEUES),
+	K("overcommit", KEY_YES, overcommit, 0, 0),
+	K("socket", KEY_PATH, socket, 0, 0),
+	K("socket_owner", KEY_USER, socket_uid, 0, 0),
+	K("socket_group", KEY_GROUP, socket_gid, 0, 0),
+	K("socket_mode", KEY_MODE, socket_mode, 0, 0),
+	K("minimum", KEY_SIZE, limits.min_bytes, 0, 1ull << 46),
+	K("maximum", KEY_SIZE, limits.max_bytes, 0, 1ull << 46),
+	K("weight", KEY_UINT, limits.weight, 1, 10000),
+};
+#undef K
 
 static const struct section {
 	const char *name;
@@ -91,36 +110,30 @@ static const struct section {
 	{"pool", pool_keys, NR(pool_keys)},	     {"front", front_keys, NR(front_keys)},
 	{"control", control_keys, NR(control_keys)}, {"log", log_keys, NR(log_keys)},
 	{"service", service_keys, NR(service_keys)}, {"client", client_keys, NR(client_keys)},
+	{"disk", disk_keys, NR(disk_keys)},
 };
-#define SECTION_CLIENT (&sections[NR(sections) - 1])
-#define MAX_KEYS NR(client_keys)
+#define NR_PLAIN (NR(sections) - 2)
+#define SECTION_CLIENT (&sections[NR_PLAIN])
+#define SECTION_DISK (&sections[NR_PLAIN + 1])
 
-struct place {
-	char file[CONFIG_PATH_MAX];
-	int line;
-};
+_Static_assert(NR(client_keys) <= CONFIG_MAX_KEYS && NR(disk_keys) <= CONFIG_MAX_KEYS, "places");
 
-struct loader {
-	config_say_fn say;
-	bool wrong;
-	struct config *config;
-	struct place at; /* the line being read */
+struct reader {
+	struct loader l;
 	FILE *f;
 	char *text; /* the line, and what inih has not taken of it */
 	size_t room;
 	const char *rest;
+	struct place plain[NR_PLAIN][CONFIG_MAX_KEYS]; /* where their keys were given */
+	/* The section that the line is in. */
 	const struct section *section; /* NULL: none, or an unknown one */
 	bool section_known;	       /* false: its keys have been complained of with it */
-	struct place given[NR(sections)][MAX_KEYS];
-	struct place *clients; /* of each client's section, and of its keys */
-	struct place (*client_given)[MAX_KEYS];
+	char title[STORE_NAME_MAX + 8];
+	char *values; /* key.offset counts from here */
+	struct place *given;
 };
 
-/* Says that something is wrong at a place. */
-static void wrong(struct loader *l, const struct place *at, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void wrong(struct loader *l, const struct place *at, const char *fmt, ...)
+void config_wrong(struct loader *l, const struct place *at, const char *fmt, ...)
 {
 	char line[1024];
 	va_list ap;
@@ -134,7 +147,28 @@ static void wrong(struct loader *l, const struct place *at, const char *fmt, ...
 	l->wrong = true;
 }
 
-static bool good_client_name(const char *name)
+static const struct place *place_in(const struct section *section, const struct part *part,
+				    const char *key)
+{
+	for (size_t k = 0; k < section->nr; k++)
+		if (!strcmp(section->keys[k].name, key) && part->given[k].line)
+			return &part->given[k];
+	return &part->at;
+}
+
+const struct place *config_client_place(const struct loader *l, unsigned i, const char *key)
+{
+	return place_in(SECTION_CLIENT, &l->clients[i], key);
+}
+
+const struct place *config_disk_place(const struct loader *l, unsigned i, const char *key)
+{
+	return place_in(SECTION_DISK, &l->disks[i], key);
+}
+
+/* ---- Sections ------------------------------------------------------------------------------- */
+
+bool config_name_valid(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -146,49 +180,86 @@ static bool good_client_name(const char *name)
 	return true;
 }
 
-static void client_begin(struct loader *l, const char *name)
+/* Where the section of a client or disk of that name is; NULL: there is none. */
+static const struct place *named_already(const struct loader *l, const char *name,
+					 const struct section **section)
 {
-	struct config *config = l->config;
-	unsigned n = config->nr_clients;
-	struct config_client *c;
-	void *p;
+	const struct config *config = l->config;
 
-	if (!good_client_name(name)) {
-		wrong(l, &l->at,
-		      "[client %s]: a client's name has 1 to %d letters, digits and -_.+@ and does "
-		      "not "
-		      "begin with a dot",
-		      name, STORE_NAME_MAX - 1);
-		return;
+	for (unsigned i = 0; i < config->nr_clients; i++) {
+		*section = SECTION_CLIENT;
+		if (!strcmp(config->clients[i].name, name))
+			return &l->clients[i].at;
 	}
-	for (unsigned i = 0; i < n; i++) {
-		if (!strcmp(config->clients[i].name, name)) {
-			wrong(l, &l->at,
-			      "[client %s]: there is one already at %s:%d; allowed is one", name,
-			      l->clients[i].file, l->clients[i].line);
-			return;
-		}
+	for (unsigned i = 0; i < config->nr_disks; i++) {
+		*section = SECTION_DISK;
+		if (!strcmp(config->disks[i].name, name))
+			return &l->disks[i].at;
 	}
-	if (n == STORE_MAX_CLIENTS) {
-		wrong(l, &l->at, "[client %s]: allowed are %d clients", name, STORE_MAX_CLIENTS);
-		return;
+	return NULL;
+}
+
+static bool name_free(struct loader *l, const struct section *section, const char *name)
+{
+	const struct section *other;
+	const struct place *at;
+
+	if (!config_name_valid(name)) {
+		config_wrong(l, &l->at,
+			     "[%s %s]: a %s's name has 1 to %d letters, digits and -_.+@ and does "
+			     "not begin with a dot",
+			     section->name, name, section->name, STORE_NAME_MAX - 1);
+		return false;
 	}
-	p = realloc(config->clients, (n + 1) * sizeof(*config->clients));
+	at = named_already(l, name, &other);
+	if (at && other == section)
+		config_wrong(l, &l->at, "[%s %s]: there is one already at %s:%d; allowed is one",
+			     section->name, name, at->file, at->line);
+	else if (at)
+		config_wrong(l, &l->at,
+			     "[%s %s]: a %s has that name, at %s:%d; allowed is a name of its own",
+			     section->name, name, other->name, at->file, at->line);
+	return !at;
+}
+
+/* Room for one more of something and for the places of its keys. False: said. */
+static bool make_room(struct loader *l, const char *name, void **things, size_t size,
+		      struct part **parts, unsigned n)
+{
+	void *p = reallocarray(*things, n + 1, size);
+
 	if (p)
-		config->clients = p;
-	p = p ? reallocarray(l->clients, n + 1, sizeof(*l->clients)) : NULL;
-	if (p)
-		l->clients = p;
-	p = p ? reallocarray(l->client_given, n + 1, sizeof(*l->client_given)) : NULL;
+		*things = p;
+	p = p ? reallocarray(*parts, n + 1, sizeof(**parts)) : NULL;
 	if (!p) {
-		wrong(l, &l->at, "[client %s]: out of memory", name);
+		config_wrong(l, &l->at, "%s: out of memory", name);
+		return false;
+	}
+	*parts = p;
+	(*parts)[n] = (struct part){.at = l->at};
+	return true;
+}
+
+static void client_begin(struct reader *r, const char *name)
+{
+	struct config *config = r->l.config;
+	unsigned n = config->nr_clients;
+	void *clients = config->clients;
+	struct config_client *c;
+	bool room;
+
+	if (!name_free(&r->l, SECTION_CLIENT, name))
+		return;
+	if (n + config->nr_disks == STORE_MAX_CLIENTS) {
+		config_wrong(&r->l, &r->l.at, "[client %s]: allowed are %d clients and disks", name,
+			     STORE_MAX_CLIENTS);
 		return;
 	}
-	l->client_given = p;
-	l->clients[n] = l->at;
-	memset(&l->client_given[n], 0, sizeof(l->client_given[n]));
+	room = make_room(&r->l, name, &clients, sizeof(*c), &r->l.clients, n);
+	config->clients = clients;
+	if (!room)
+		return;
 	config->nr_clients = n + 1;
-
 	c = &config->clients[n];
 	memset(c, 0, sizeof(*c));
 	strcpy(c->name, name);
@@ -199,192 +270,246 @@ static void client_begin(struct loader *l, const char *name)
 	c->rings = 4;
 	c->credits = 64;
 	c->limits.weight = 100;
-	l->section = SECTION_CLIENT;
-	l->section_known = true;
+	r->section = SECTION_CLIENT;
+	r->values = (char *)c;
+	r->given = r->l.clients[n].given;
 }
 
-/* A line "[...]": text begins behind the bracket. */
-static void section_begin(struct loader *l, const char *text)
+void config_disk_defaults(struct config_disk *disk, const char *name)
 {
-	char name[LINE_MAX_CHARS + 1];
-	char *end, *word;
+	memset(disk, 0, sizeof(*disk));
+	snprintf(disk->name, sizeof(disk->name), "%s", name);
+	disk->socket_uid = (uint32_t)-1;
+	disk->socket_gid = (uint32_t)-1;
+	disk->socket_mode = 0660;
+	disk->queues = 1;
+	disk->limits.weight = 100;
+}
 
-	l->section = NULL;
-	l->section_known = false;
-	snprintf(name, sizeof(name), "%s", text);
-	end = strchr(name, ']');
-	if (!end) {
-		wrong(l, &l->at, "[%s: the closing bracket is missing", name);
+static void disk_begin(struct reader *r, const char *name)
+{
+	struct config *config = r->l.config;
+	unsigned n = config->nr_disks;
+	void *disks = config->disks;
+	bool room;
+
+	if (!name_free(&r->l, SECTION_DISK, name))
+		return;
+	if (n == CONFIG_MAX_DISKS || n + config->nr_clients == STORE_MAX_CLIENTS) {
+		config_wrong(&r->l, &r->l.at,
+			     "[disk %s]: allowed are %d disks, and %d clients and disks", name,
+			     CONFIG_MAX_DISKS, STORE_MAX_CLIENTS);
 		return;
 	}
-	*end = 0;
-	if (!strncmp(name, "client", 6) && (!name[6] || isspace((unsigned char)name[6]))) {
-		word = name + 6 + strspn(name + 6, " \t");
-		client_begin(l, word);
+	room = make_room(&r->l, name, &disks, sizeof(*config->disks), &r->l.disks, n);
+	config->disks = disks;
+	if (!room)
 		return;
-	}
-	for (size_t i = 0; i < NR(sections) - 1; i++) {
+	config->nr_disks = n + 1;
+	config_disk_defaults(&config->disks[n], name);
+	r->section = SECTION_DISK;
+	r->values = (char *)&config->disks[n];
+	r->given = r->l.disks[n].given;
+}
+
+static void plain_begin(struct reader *r, const char *name)
+{
+	for (size_t i = 0; i < NR_PLAIN; i++) {
 		if (!strcmp(sections[i].name, name)) {
-			l->section = &sections[i];
-			l->section_known = true;
+			r->section = &sections[i];
+			r->values = (char *)r->l.config;
+			r->given = r->plain[i];
 			return;
 		}
 	}
-	wrong(l, &l->at,
-	      "[%s]: unknown section; allowed are [pool], [front], [control], [log], [service] and "
-	      "[client NAME]",
-	      name);
+	config_wrong(&r->l, &r->l.at,
+		     "[%s]: unknown section; allowed are [pool], [front], [control], [log], "
+		     "[service], [client NAME] and [disk NAME]",
+		     name);
 }
 
-/* The next line, without indentation, in l->text. False at the end of the file. */
-static bool next_line(struct loader *l)
+/* What stands behind the word `kind`; NULL: the section is of another kind. */
+static const char *name_behind(const char *text, const char *kind)
 {
-	ssize_t len = getline(&l->text, &l->room, l->f);
+	size_t len = strlen(kind);
+
+	if (strncmp(text, kind, len) || (text[len] && !isspace((unsigned char)text[len])))
+		return NULL;
+	return text + len + strspn(text + len, " \t");
+}
+
+/* A line "[...]": text begins behind the bracket. */
+static void section_begin(struct reader *r, const char *text)
+{
+	char name[LINE_MAX_CHARS + 1];
+	const char *client, *disk;
+	char *end;
+
+	r->section = NULL;
+	snprintf(name, sizeof(name), "%s", text);
+	end = strchr(name, ']');
+	if (!end) {
+		config_wrong(&r->l, &r->l.at, "[%s: the closing bracket is missing", name);
+		r->section_known = false;
+		return;
+	}
+	*end = 0;
+	client = name_behind(name, SECTION_CLIENT->name);
+	disk = name_behind(name, SECTION_DISK->name);
+	if (client)
+		client_begin(r, client);
+	else if (disk)
+		disk_begin(r, disk);
+	else
+		plain_begin(r, name);
+	r->section_known = r->section != NULL;
+	if (client || disk)
+		snprintf(r->title, sizeof(r->title), "%s %.*s", client ? "client" : "disk",
+			 STORE_NAME_MAX - 1, client ? client : disk);
+	else
+		snprintf(r->title, sizeof(r->title), "%.*s", STORE_NAME_MAX - 1, name);
+}
+
+/* ---- Lines ---------------------------------------------------------------------------------- */
+
+/* The next line, without indentation, in r->text. False at the end of the file. */
+static bool next_line(struct reader *r)
+{
+	ssize_t len = getline(&r->text, &r->room, r->f);
 	size_t blank;
 
 	if (len < 0)
 		return false;
-	l->at.line++;
-	if (strlen(l->text) != (size_t)len) {
-		wrong(l, &l->at, "the line holds a zero byte; allowed is text");
-		len = (ssize_t)strlen(l->text);
+	r->l.at.line++;
+	if (strlen(r->text) != (size_t)len) {
+		config_wrong(&r->l, &r->l.at, "the line holds a zero byte; allowed is text");
+		len = (ssize_t)strlen(r->text);
 	}
-	while (len && isspace((unsigned char)l->text[len - 1]))
-		l->text[--len] = 0;
-	blank = strspn(l->text, " \t");
-	memmove(l->text, l->text + blank, (size_t)len - blank + 1);
+	while (len && isspace((unsigned char)r->text[len - 1]))
+		r->text[--len] = 0;
+	blank = strspn(r->text, " \t");
+	memmove(r->text, r->text + blank, (size_t)len - blank + 1);
 	len -= (ssize_t)blank;
 	if (len > LINE_MAX_CHARS) {
-		wrong(l, &l->at,
-		      "the line is longer than %d characters; keys that take lists may be "
-		      "given several times",
-		      LINE_MAX_CHARS);
-		l->text[0] = 0;
+		config_wrong(&r->l, &r->l.at,
+			     "the line is longer than %d characters; keys that take lists may be "
+			     "given several times",
+			     LINE_MAX_CHARS);
+		r->text[0] = 0;
 	}
-	if (l->text[0] == '[')
-		section_begin(l, l->text + 1);
+	if (r->text[0] == '[')
+		section_begin(r, r->text + 1);
 	return true;
 }
 
 /* inih's reader: like fgets(). */
 static char *read_piece(char *buf, int size, void *arg)
 {
-	struct loader *l = arg;
+	struct reader *r = arg;
 	size_t n;
 
 	if (size < 2)
 		return NULL;
-	if (!l->rest) {
-		if (!next_line(l))
+	if (!r->rest) {
+		if (!next_line(r))
 			return NULL;
-		l->rest = l->text;
+		r->rest = r->text;
 	}
-	n = strlen(l->rest);
+	n = strlen(r->rest);
 	if (n + 2 <= (size_t)size) {
-		memcpy(buf, l->rest, n);
+		memcpy(buf, r->rest, n);
 		strcpy(buf + n, "\n");
-		l->rest = NULL;
+		r->rest = NULL;
 	} else {
-		memcpy(buf, l->rest, (size_t)size - 1);
+		memcpy(buf, r->rest, (size_t)size - 1);
 		buf[size - 1] = 0;
-		l->rest += size - 1;
+		r->rest += size - 1;
 	}
 	return buf;
 }
 
-static void unknown_key(struct loader *l, const char *title, const char *name)
+static void unknown_key(struct reader *r, const char *name)
 {
 	char allowed[256] = "";
 	size_t n = 0;
 
-	for (size_t i = 0; i < l->section->nr; i++)
+	for (size_t i = 0; i < r->section->nr; i++)
 		n += (size_t)snprintf(allowed + n, sizeof(allowed) - n, "%s%s", i ? ", " : "",
-				      l->section->keys[i].name);
-	wrong(l, &l->at, "[%s] %s: unknown key; allowed here are %s", title, name, allowed);
+				      r->section->keys[i].name);
+	config_wrong(&r->l, &r->l.at, "[%s] %s: unknown key; allowed here are %s", r->title, name,
+		     allowed);
 }
 
-static void key_given(struct loader *l, const char *title, size_t i, const char *text)
+static void key_given(struct reader *r, size_t i, const char *text)
 {
-	const struct key *key = &l->section->keys[i];
-	struct config_client *client = NULL;
+	const struct key *key = &r->section->keys[i];
+	struct place *given = &r->given[i];
 	char why[CONFIG_WHY_MAX];
-	struct place *given;
-	char *base;
 
-	if (l->section == SECTION_CLIENT) {
-		client = &l->config->clients[l->config->nr_clients - 1];
-		given = &l->client_given[l->config->nr_clients - 1][i];
-		base = (char *)client;
-	} else {
-		given = &l->given[l->section - sections][i];
-		base = (char *)l->config;
-	}
-	if (given->line && key->type != KEY_UUIDS && !strcmp(given->file, l->at.file)) {
-		wrong(l, &l->at, "[%s] %s: given already in line %d; allowed is once", title,
-		      key->name, given->line);
+	if (given->line && key->type != KEY_UUIDS && !strcmp(given->file, r->l.at.file)) {
+		config_wrong(&r->l, &r->l.at, "[%s] %s: given already in line %d; allowed is once",
+			     r->title, key->name, given->line);
 		return;
 	}
-	*given = l->at;
-	if (config_value(key, text, base + key->offset, why))
-		wrong(l, &l->at, "[%s] %s = %s: %s", title, key->name, text, why);
+	*given = r->l.at;
+	if (config_value(key, text, r->values + key->offset, why))
+		config_wrong(&r->l, &r->l.at, "[%s] %s = %s: %s", r->title, key->name, text, why);
 }
 
 /* inih's handler; the section is what section_begin() noted. */
 static int handle(void *arg, const char *section, const char *name, const char *value)
 {
-	struct loader *l = arg;
-	char title[STORE_NAME_MAX + 8];
+	struct reader *r = arg;
 
 	(void)section;
-	if (!l->section) {
-		if (l->section_known)
-			wrong(l, &l->at, "%s: a key before the first section; begin with [pool]",
-			      name);
+	if (!r->section) {
+		if (r->section_known)
+			config_wrong(&r->l, &r->l.at,
+				     "%s: a key before the first section; begin with [pool]", name);
 		return 1;
 	}
-	snprintf(title, sizeof(title), "%s%s%s", l->section->name,
-		 l->section == SECTION_CLIENT ? " " : "",
-		 l->section == SECTION_CLIENT ? l->config->clients[l->config->nr_clients - 1].name
-					      : "");
-	for (size_t i = 0; i < l->section->nr; i++) {
-		if (!strcmp(l->section->keys[i].name, name)) {
-			key_given(l, title, i, value);
+	for (size_t i = 0; i < r->section->nr; i++) {
+		if (!strcmp(r->section->keys[i].name, name)) {
+			key_given(r, i, value);
 			return 1;
 		}
 	}
-	unknown_key(l, title, name);
+	unknown_key(r, name);
 	return 1;
 }
 
-static void load_file(struct loader *l, const char *path)
+/* ---- Files ---------------------------------------------------------------------------------- */
+
+static void load_file(struct reader *r, const char *path)
 {
 	int line;
 
-	l->at.line = 0;
-	l->section = NULL;
-	l->section_known = true;
-	l->rest = NULL;
-	if (strlen(path) >= sizeof(l->at.file)) {
-		snprintf(l->at.file, sizeof(l->at.file), "%.150s...", path);
-		wrong(l, &l->at, "the path is too long; allowed are %d characters",
-		      CONFIG_PATH_MAX - 1);
+	r->l.at.line = 0;
+	r->section = NULL;
+	r->section_known = true;
+	r->rest = NULL;
+	if (strlen(path) >= sizeof(r->l.at.file)) {
+		snprintf(r->l.at.file, sizeof(r->l.at.file), "%.150s...", path);
+		config_wrong(&r->l, &r->l.at, "the path is too long; allowed are %d characters",
+			     CONFIG_PATH_MAX - 1);
 		return;
 	}
-	strcpy(l->at.file, path);
-	l->f = fopen(path, "re");
-	if (!l->f) {
-		wrong(l, &l->at, "cannot be read: %s", strerror(errno));
+	strcpy(r->l.at.file, path);
+	r->f = fopen(path, "re");
+	if (!r->f) {
+		config_wrong(&r->l, &r->l.at, "cannot be read: %s", strerror(errno));
 		return;
 	}
-	line = ini_parse_stream(read_piece, l, handle, l);
+	line = ini_parse_stream(read_piece, r, handle, r);
 	if (line > 0) {
-		l->at.line = line;
-		wrong(l, &l->at, "neither a [section] nor \"key = value\" nor a comment");
+		r->l.at.line = line;
+		config_wrong(&r->l, &r->l.at,
+			     "neither a [section] nor \"key = value\" nor a comment");
 	}
 	/* A line for which there was no memory must not pass for the end. */
-	if (line < 0 || !feof(l->f))
-		wrong(l, &l->at, "cannot be read to its end");
-	fclose(l->f);
+	if (line < 0 || !feof(r->f))
+		config_wrong(&r->l, &r->l.at, "cannot be read to its end");
+	fclose(r->f);
 }
 
 static int is_conf(const struct dirent *entry)
@@ -399,7 +524,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static void load_directory(struct loader *l, const char *path)
+static void load_directory(struct reader *r, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	int dirlen = slash ? (int)(slash - path) + 1 : 0;
@@ -411,95 +536,18 @@ static void load_directory(struct loader *l, const char *path)
 	n = scandir(name, &entries, is_conf, by_name);
 	if (n < 0) {
 		if (errno != ENOENT) {
-			snprintf(l->at.file, sizeof(l->at.file), "%.*sconf.d", dirlen, path);
-			l->at.line = 0;
-			wrong(l, &l->at, "cannot be listed: %s", strerror(errno));
+			snprintf(r->l.at.file, sizeof(r->l.at.file), "%.*sconf.d", dirlen, path);
+			r->l.at.line = 0;
+			config_wrong(&r->l, &r->l.at, "cannot be listed: %s", strerror(errno));
 		}
 		return;
 	}
 	for (int i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "%.*sconf.d/%s", dirlen, path, entries[i]->d_name);
-		load_file(l, name);
+		load_file(r, name);
 		free(entries[i]);
 	}
 	free(entries);
-}
-
-/* Where a key of client i was given, or its section when it was not. */
-static const struct place *client_place(const struct loader *l, unsigned i, const char *name)
-{
-	for (size_t k = 0; k < NR(client_keys); k++)
-		if (!strcmp(client_keys[k].name, name) && l->client_given[i][k].line)
-			return &l->client_given[i][k];
-	return &l->clients[i];
-}
-
-static void check_client(struct loader *l, unsigned i)
-{
-	struct config_client *c = &l->config->clients[i];
-	const struct place *at = client_place(l, i, "socket");
-
-	if (!c->socket[0] && snprintf(c->socket, sizeof(c->socket), "/run/tmem/%s.sock", c->name) >=
-				     (int)sizeof(c->socket))
-		wrong(l, at,
-		      "[client %s]: the name is too long for a socket made of it; give socket =",
-		      c->name);
-	if (!strcmp(c->socket, l->config->control_socket))
-		wrong(l, at, "[client %s] socket = %s: that is the control socket", c->name,
-		      c->socket);
-	for (unsigned j = 0; j < i; j++)
-		if (!strcmp(c->socket, l->config->clients[j].socket))
-			wrong(l, at,
-			      "[client %s] socket = %s: client %s has it; allowed is a socket of "
-			      "its "
-			      "own",
-			      c->name, c->socket, l->config->clients[j].name);
-	at = client_place(l, i, "region");
-	if (c->region_bytes & (c->region_bytes - 1))
-		wrong(l, at, "[client %s] region = %" PRIu64 ": allowed are powers of two", c->name,
-		      c->region_bytes);
-	if (tmem_region_need(c->rings, TMEM_MIN_ENTRIES) > c->region_bytes)
-		wrong(l, client_place(l, i, "rings"),
-		      "[client %s] rings = %u: they need a region of %" PRIu64
-		      " bytes at least, and region is %" PRIu64,
-		      c->name, c->rings, (uint64_t)tmem_region_need(c->rings, TMEM_MIN_ENTRIES),
-		      c->region_bytes);
-	if (c->limits.max_bytes && c->limits.min_bytes > c->limits.max_bytes)
-		wrong(l, client_place(l, i, "minimum"),
-		      "[client %s] minimum = %" PRIu64 ": allowed is at most maximum = %" PRIu64,
-		      c->name, c->limits.min_bytes, c->limits.max_bytes);
-}
-
-/* What can be judged only with everything read. */
-static void check_whole(struct loader *l)
-{
-	struct config *config = l->config;
-	uint64_t sum = 0, before;
-	char *slash;
-
-	if (!config->regions[0]) {
-		slash = strrchr(config->arena, '/');
-		if (snprintf(config->regions, sizeof(config->regions), "%.*s/regions",
-			     (int)(slash - config->arena),
-			     config->arena) >= (int)sizeof(config->regions))
-			wrong(l, &l->given[0][0],
-			      "[pool] arena = %s: too long to put \"regions\" beside it; give "
-			      "[front] "
-			      "regions =",
-			      config->arena);
-	}
-	for (unsigned i = 0; i < config->nr_clients; i++) {
-		before = sum;
-		sum += config->clients[i].limits.min_bytes;
-		check_client(l, i);
-		if (before <= config->pool_max && sum > config->pool_max)
-			wrong(l, client_place(l, i, "minimum"),
-			      "[client %s] minimum = %" PRIu64
-			      ": the minimums up to here add up to "
-			      "%" PRIu64 ", allowed is pool_max = %" PRIu64,
-			      config->clients[i].name, config->clients[i].limits.min_bytes, sum,
-			      config->pool_max);
-	}
 }
 
 static struct config *config_defaults(void)
@@ -525,23 +573,24 @@ static struct config *config_defaults(void)
 
 struct config *config_load(const char *path, config_say_fn say)
 {
-	struct loader l = {.say = say, .config = config_defaults()};
+	struct reader r = {.l = {.say = say, .config = config_defaults()}};
 
-	if (!l.config) {
+	if (!r.l.config) {
 		say("there is no memory for the configuration");
 		return NULL;
 	}
-	load_file(&l, path);
-	load_directory(&l, path);
-	check_whole(&l);
-	free(l.text);
-	free(l.clients);
-	free(l.client_given);
-	if (l.wrong) {
-		config_free(l.config);
+	load_file(&r, path);
+	load_directory(&r, path);
+	r.l.arena = &r.plain[0][0];
+	config_check(&r.l);
+	free(r.text);
+	free(r.l.clients);
+	free(r.l.disks);
+	if (r.l.wrong) {
+		config_free(r.l.config);
 		return NULL;
 	}
-	return l.config;
+	return r.l.config;
 }
 
 void config_free(struct config *config)
@@ -551,6 +600,7 @@ void config_free(struct config *config)
 	for (unsigned i = 0; i < config->nr_clients; i++)
 		free(config->clients[i].shared);
 	free(config->clients);
+	free(config->disks);
 	free(config);
 }
 
@@ -559,5 +609,13 @@ const struct config_client *config_client(const struct config *config, const cha
 	for (unsigned i = 0; i < config->nr_clients; i++)
 		if (!strcmp(config->clients[i].name, name))
 			return &config->clients[i];
+	return NULL;
+}
+
+const struct config_disk *config_disk(const struct config *config, const char *name)
+{
+	for (unsigned i = 0; i < config->nr_disks; i++)
+		if (!strcmp(config->disks[i].name, name))
+			return &config->disks[i];
 	return NULL;
 }

@@ -206,15 +206,15 @@ static int value_level(const char *text, uint32_t *out, char *why)
 	return 0;
 }
 
-static int value_switch(const char *text, uint32_t *out, char *why)
+static int value_word(const char *text, const char *one, const char *zero, uint32_t *out, char *why)
 {
-	bool on = !strcmp(text, "on");
+	bool is_one = !strcmp(text, one);
 
-	if (!on && strcmp(text, "off")) {
-		snprintf(why, CONFIG_WHY_MAX, "allowed are on and off");
+	if (!is_one && strcmp(text, zero)) {
+		snprintf(why, CONFIG_WHY_MAX, "allowed are %s and %s", one, zero);
 		return -EINVAL;
 	}
-	*out = on;
+	*out = is_one;
 	return 0;
 }
 
@@ -229,7 +229,9 @@ int config_value(const struct key *key, const char *text, void *value, char why[
 	case KEY_UINT:
 		return value_uint(key, text, value, why);
 	case KEY_SWITCH:
-		return value_switch(text, value, why);
+		return value_word(text, "on", "off", value, why);
+	case KEY_YES:
+		return value_word(text, "yes", "no", value, why);
 	case KEY_MODE:
 		return value_mode(text, value, why);
 	case KEY_USER:

@@ -41,6 +41,24 @@ struct config_client {
 	uint64_t (*shared)[2];
 };
 
+#define CONFIG_MAX_DISKS 256
+#define CONFIG_DISK_BLOCK 4096
+#define CONFIG_DISK_MAX (1ull << 44) /* bytes */
+#define CONFIG_DISK_QUEUES 8
+
+/* [disk NAME], or a disk that a command asks for. */
+struct config_disk {
+	char name[STORE_NAME_MAX];
+	char socket[CONFIG_SOCKET_MAX];
+	uint32_t socket_uid; /* (uid_t)-1: unchanged */
+	uint32_t socket_gid;
+	uint32_t socket_mode;
+	uint64_t bytes; /* as the guest sees it: a multiple of CONFIG_DISK_BLOCK */
+	uint32_t queues;
+	uint32_t overcommit; /* 1: it need not fit when nothing compresses */
+	struct store_limits limits;
+};
+
 struct config {
 	/* [pool] */
 	char arena[CONFIG_PATH_MAX];
@@ -63,6 +81,8 @@ struct config {
 
 	unsigned nr_clients;
 	struct config_client *clients; /* in the order of the files */
+	unsigned nr_disks;
+	struct config_disk *disks;
 };
 
 /* Takes one line that says what is wrong, with file and line. */
@@ -75,8 +95,24 @@ typedef void (*config_say_fn)(const char *line);
 struct config *config_load(const char *path, config_say_fn say);
 void config_free(struct config *config); /* NULL is fine */
 
-/* The client of that name in the configuration, or NULL. */
+/* The client, or disk, of that name in the configuration, or NULL. */
 const struct config_client *config_client(const struct config *config, const char *name);
+const struct config_disk *config_disk(const struct config *config, const char *name);
+
+/* Whether a client or disk may be called so. */
+bool config_name_valid(const char *name);
+
+/* A disk of that name with all that its section may leave out; bytes is 0. */
+void config_disk_defaults(struct config_disk *disk, const char *name);
+
+/* The socket of a client or disk that names none. 0, or -ENAMETOOLONG. */
+int config_default_socket(const char *name, char socket[CONFIG_SOCKET_MAX]);
+
+/*
+ * Physical bytes that a disk can take: nothing on it compresses (each page and its descriptor), or
+ * that much is kept free for it.
+ */
+uint64_t config_disk_exposure(uint64_t bytes, uint64_t minimum);
 
 /* The text form 8-4-4-4-12 of a UUID; its 16 bytes, in that order, are the two words' memory. */
 int uuid_parse(const char *text, uint64_t uuid[2]); /* 0 or -EINVAL */
@@ -102,11 +138,47 @@ struct control_channel {
 	char socket[CONFIG_SOCKET_MAX];
 };
 
+/* What is known of one disk. */
+struct control_disk {
+	bool served;	 /* else it is only kept in the arena */
+	bool configured; /* by a section of the configuration */
+	bool command;	 /* made by a command */
+	bool overcommit;
+	bool connected; /* a front end has the socket */
+	bool polling;
+	pid_t pid; /* of the front end; 0 none */
+	unsigned queues;
+	unsigned queues_running;
+	uint64_t bytes;
+	char socket[CONFIG_SOCKET_MAX];
+	uint32_t socket_mode;
+	uint32_t socket_uid;
+	uint32_t socket_gid;
+};
+
+/* What the fronts do for the control socket. Sentences in err are for the operator. */
 struct control_ops {
 	/* 0, or -ENOENT when no front serves the client. */
 	int (*channel)(void *arg, const char *client, struct control_channel *channel);
 	/* Something was frozen or thawed. */
 	void (*refresh)(void *arg);
+
+	/* 0, or -ENOENT when there is no disk of that name. */
+	int (*disk)(void *arg, const char *name, struct control_disk *disk);
+	/*
+	 * Makes a disk that is there again after a restart, or serves one that is kept, whose
+	 * values `disk` then has. 0 or a negated errno with err.
+	 */
+	int (*disk_create)(void *arg, const struct config_disk *disk, char *err, size_t errlen);
+	int (*disk_resize)(void *arg, const char *name, uint64_t bytes, char *err, size_t errlen);
+	/* With force also under a front end, and when the configuration has it. */
+	int (*disk_remove)(void *arg, const char *name, bool force, char *err, size_t errlen);
+
+	/*
+	 * Physical bytes that all disks can take and the clients' minimums keep free, all in all; 0
+	 * when there is no disk.
+	 */
+	uint64_t (*exposure)(void *arg);
 };
 
 /*

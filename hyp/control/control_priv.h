@@ -55,14 +55,31 @@ struct command {
 		enum { PARAM_STRING, PARAM_INTEGER, PARAM_BOOLEAN } type;
 		bool needed;
 		int64_t min, max; /* of an integer */
-	} params[6];
+	} params[12];
 };
 
 /* The request's command with all its values checked, or NULL with the error in reply. */
 const struct command *command_find(json_t *request, struct reply *reply);
 
+/* ---- Values: commands.c --------------------------------------------------------------------- */
+
+void put_int(json_t *object, const char *key, uint64_t value);
+uint64_t get_int(json_t *request, const char *key);
+
+/* ---- disks.c -------------------------------------------------------------------------------- */
+
+void run_disk_create(struct control *control, json_t *request, struct reply *reply);
+void run_disk_list(struct control *control, json_t *request, struct reply *reply);
+void run_disk_resize(struct control *control, json_t *request, struct reply *reply);
+void run_disk_remove(struct control *control, json_t *request, struct reply *reply);
+
+/* ---- What is known of clients --------------------------------------------------------------- */
+
 /* What `list` says of a client. The caller owns the object. */
 json_t *client_summary(struct control *control, struct store_client *client);
+
+/* What `list` says of the service. The caller owns the object. */
+json_t *service_summary(struct control *control);
 
 /* The store's client pointers. The caller frees the array; *nr is their number. */
 struct store_client **all_clients(struct store *store, unsigned *nr);

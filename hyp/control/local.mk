@@ -6,10 +6,12 @@ libcontrol_a_SOURCES = \
 	proto/control.h proto/size.h \
 	hyp/control/commands.c \
 	hyp/control/config.c \
+	hyp/control/config_check.c \
 	hyp/control/config_priv.h \
 	hyp/control/config_value.c \
 	hyp/control/control.h \
 	hyp/control/control_priv.h \
+	hyp/control/disks.c \
 	hyp/control/metrics.c \
 	hyp/control/notify.c \
 	hyp/control/process.c \

@@ -61,6 +61,9 @@ char *metrics_text(struct control *control)
 		   "tmemd_info{version=\"" PACKAGE_VERSION "\"} 1\n");
 	gauge(f, "tmemd_pool_max_bytes", "physical bytes that the pool may take",
 	      store_pool_max(control->store));
+	gauge(f, "tmemd_exposure_bytes",
+	      "physical bytes that disks can take, with the minimums of clients",
+	      control->ops.exposure(control->arg));
 	gauge(f, "tmemd_frozen", "1: the service is frozen", store_frozen(control->store));
 	for (int i = 0; i < STORE_COUNTER_NR; i++) {
 		const struct counter_info *info = &store_counter_info[i];

@@ -24,7 +24,7 @@ refused()
 	: >"$CONF"
 	check
 	[ "$status" -eq 0 ]
-	says "good; clients: 0"
+	says "good; clients: 0; disks: 0"
 	cat >"$CONF" <<-END
 		; a comment
 		# another
@@ -61,11 +61,25 @@ refused()
 		shared_auth = 01234567-89ab-cdef-0123-456789abcdef 11111111-89ab-cdef-0123-456789ABCDEF
 		shared_auth = 22222222-89ab-cdef-0123-456789abcdef
 		[client vm2]
+		[disk swap1]
+		size = 256M
+		queues = 8
+		overcommit = no
+		socket = $DIR/swap1
+		socket_owner = 0
+		socket_group = $(id -gn)
+		socket_mode = 600
+		minimum = 1m
+		maximum = 256M
+		weight = 1
+		[disk swap2]
+		size = 16T
+		overcommit = yes
 	END
 	check
 	echo "$output"
 	[ "$status" -eq 0 ]
-	says "good; clients: 2"
+	says "good; clients: 2; disks: 2"
 }
 
 @test "the example is good" {
@@ -78,7 +92,7 @@ refused()
 	check
 	echo "$output"
 	[ "$status" -eq 0 ]
-	says "good; clients: 1"
+	says "good; clients: 1; disks: 1"
 }
 
 @test "each wrong value is said with file, line, key and what is allowed" {
@@ -109,6 +123,14 @@ refused()
 	refused '[client a]\nshared_auth = 1234\n' "UUIDs such as"
 	refused '[client a]\nminimum = 2M\nmaximum = 1M\n' "$CONF:2: [client a] minimum = 2097152: allowed is at most maximum"
 	refused "[client a]\nsocket = /$(printf 'x%.0s' {1..120})\n" "at most 107 characters"
+	refused '[disk a]\n' "$CONF:1: [disk a]: size is missing; give size ="
+	refused '[disk a]\nsize = 1000\n' "from 4096 to 17592186044416 bytes"
+	refused '[disk a]\nsize = 10%%\n' "size = 10%"
+	refused '[disk a]\nsize = 4097\n' "$CONF:2: [disk a] size = 4097: allowed are multiples of 4096"
+	refused '[disk a]\nsize = 1M\nqueues = 9\n' "$CONF:3: [disk a] queues = 9: allowed is a number from 1 to 8"
+	refused '[disk a]\nsize = 1M\novercommit = on\n' "allowed are yes and no"
+	refused '[disk a]\nsize = 1M\nminimum = 2M\nmaximum = 1M\n' "$CONF:3: [disk a] minimum = 2097152: allowed is at most maximum"
+	refused '[disk a]\nsize = 1M\nregion = 4M\n' "region: unknown key; allowed here are size, queues"
 }
 
 @test "unknown keys and sections, and lines that are neither, are errors" {
@@ -133,6 +155,19 @@ refused()
 	refused '[control]\nsocket = /x\n[client b]\nsocket = /x\n' "that is the control socket"
 	refused '[pool]\npool_max = 64M\n[client a]\nminimum = 40M\n[client b]\nminimum = 40M\n' \
 		"$CONF:6: [client b] minimum = 41943040: the minimums up to here add up to 83886080, allowed is pool_max = 67108864"
+}
+
+@test "disks: names, sockets, and what the pool must be able to take" {
+	refused '[disk]\n' "a disk's name has 1 to 63 letters"
+	refused '[client a]\n[disk a]\nsize = 1M\n' "$CONF:2: [disk a]: a client has that name, at $CONF:1"
+	refused '[disk a]\nsize = 1M\n[client a]\n' "$CONF:3: [client a]: a disk has that name, at $CONF:1"
+	refused '[client a]\nsocket = /x\n[disk b]\nsize = 1M\nsocket = /x\n' "$CONF:5: [disk b] socket = /x: client a has it"
+	refused '[pool]\npool_max = 64M\n[client a]\nminimum = 1M\n[disk b]\nsize = 32M\n[disk c]\nsize = 32M\n' \
+		"$CONF:8: [disk c] size = 33554432: it can take 34078720 physical bytes when nothing compresses" \
+		"that is 69206016, and pool_max is 67108864; make it smaller, raise pool_max, or give overcommit = yes"
+	printf '[pool]\npool_max = 64M\n[disk b]\nsize = 32M\n[disk c]\nsize = 32M\novercommit = yes\n' >"$CONF"
+	check
+	[ "$status" -eq 0 ]
 }
 
 @test "a key twice in one file is an error, in a later file it is not" {

@@ -3,6 +3,7 @@ CLI_TESTS = \
 	tests/cli/cases.bats \
 	tests/cli/config.bats \
 	tests/cli/control.bats \
+	tests/cli/disk.bats \
 	tests/cli/doctor.bats \
 	tests/cli/mounts.bats \
 	tests/cli/service.bats \

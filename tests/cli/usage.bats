@@ -26,8 +26,9 @@ load lib
 }
 
 @test "tmemctl: each command has its help" {
-	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth doctor version; do
-		run "$TMEMCTL" "$command" --help
+	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth doctor version \
+		"disk create" "disk list" "disk resize" "disk remove"; do
+		run "$TMEMCTL" $command --help
 		[ "$status" -eq 0 ]
 		says "Usage: tmemctl $command"
 		run "$TMEMCTL" --help

@@ -28,6 +28,13 @@ static bool is_state(json_t *client, const char *state)
 	return is && !strcmp(is, state);
 }
 
+static bool is_disk(json_t *client)
+{
+	const char *kind = json_string_value(json_object_get(client, TMEM_KEY_KIND));
+
+	return kind && !strcmp(kind, TMEM_KIND_DISK);
+}
+
 static bool is_true(json_t *object, const char *key)
 {
 	return json_is_true(json_object_get(object, key));
@@ -155,6 +162,24 @@ static void pool_full(struct doctor *d)
 	remedy(d, "raise pool_max, or give maximums to the clients that fill it (tmemctl list)");
 }
 
+static void exposed(struct doctor *d)
+{
+	double exposure = number_of(d->service, TMEM_KEY_EXPOSURE_BYTES);
+	double pool_max = number_of(d->service, TMEM_KEY_POOL_MAX_BYTES);
+	char most[16], max[16];
+
+	if (exposure <= pool_max)
+		return;
+	print_size(exposure, most);
+	print_size(pool_max, max);
+	found(d, "service", NULL,
+	      "disks can take, and clients' minimums keep, %s physical when nothing compresses; "
+	      "pool_max is %s: guests' writes to disks may fail",
+	      most, max);
+	remedy(d, "raise pool_max, or remove a disk (tmemctl disk list), unless overcommit is "
+		  "meant");
+}
+
 static void no_memory(struct doctor *d)
 {
 	double failed = counter_of(d->service, "populate_failed");
@@ -194,7 +219,9 @@ static void client_frozen(struct doctor *d)
 
 static void client_never(struct doctor *d)
 {
-	FOR_CLIENTS(d, client, is_state(client, TMEM_STATE_WAITING) && !counter_of(client, "lives"))
+	FOR_CLIENTS(d, client,
+		    !is_disk(client) && is_state(client, TMEM_STATE_WAITING) &&
+			    !counter_of(client, "lives"))
 	{
 		found(d, "client", name_of(client),
 		      "no VM has used it since the service was started");
@@ -222,8 +249,8 @@ static void client_unconfigured(struct doctor *d)
 		found(d, "client", name_of(client),
 		      "the arena keeps %.0f persistent pages of it, and nobody serves its VM",
 		      number_of(client, TMEM_KEY_PAGES_PERSISTENT));
-		remedy(d, "add [client %s] to tmemd.conf and reload; remove it when its VM is gone",
-		       name_of(client));
+		remedy(d, "add [%s %s] to tmemd.conf and reload; remove it when its VM is gone",
+		       is_disk(client) ? "disk" : "client", name_of(client));
 	}
 }
 
@@ -259,7 +286,7 @@ static unsigned configured_clients(const struct doctor *d)
 {
 	unsigned n = 0;
 
-	FOR_CLIENTS(d, client, !is_state(client, TMEM_STATE_UNCONFIGURED))
+	FOR_CLIENTS(d, client, !is_disk(client) && !is_state(client, TMEM_STATE_UNCONFIGURED))
 	n++;
 	return n;
 }
@@ -270,7 +297,7 @@ static void client_unbounded(struct doctor *d)
 	bool alone = configured_clients(d) < 2;
 
 	FOR_CLIENTS(d, client,
-		    !alone && !is_state(client, TMEM_STATE_UNCONFIGURED) &&
+		    !alone && !is_disk(client) && !is_state(client, TMEM_STATE_UNCONFIGURED) &&
 			    (!number_of(client, TMEM_KEY_MAXIMUM_BYTES) ||
 			     number_of(client, TMEM_KEY_MAXIMUM_BYTES) > pool_max))
 	{
@@ -293,10 +320,22 @@ static void client_damaged(struct doctor *d)
 	}
 }
 
+static void disk_full(struct doctor *d)
+{
+	FOR_CLIENTS(d, client, counter_of(client, "disk_full") > 0)
+	{
+		found(d, "client", name_of(client),
+		      "%.0f writes of its guest failed, because the pool had no room",
+		      counter_of(client, "disk_full"));
+		remedy(d, "raise pool_max, or the maximum of the disk; look at tmemctl disk list "
+			  "and at what fills the pool");
+	}
+}
+
 static void client_nonsense(struct doctor *d)
 {
 	static const char *const counters[] = {"ring_bad", "ring_broken", "credits_forged",
-					       "refused_no_pool"};
+					       "refused_no_pool", "disk_broken"};
 
 	for (size_t c = 0; c < sizeof(counters) / sizeof(counters[0]); c++) {
 		FOR_CLIENTS(d, client, counter_of(client, counters[c]) > 0)
@@ -331,6 +370,8 @@ const struct check service_checks[] = {
 	{"no-host-reserve", SEVERITY_WARNING, no_reserve},
 	{"host-short", SEVERITY_WARNING, host_short},
 	{"pool-full", SEVERITY_WARNING, pool_full},
+	{"disk-full", SEVERITY_ERROR, disk_full},
+	{"disk-exposure", SEVERITY_NOTE, exposed},
 	{"no-memory", SEVERITY_WARNING, no_memory},
 	{"service-frozen", SEVERITY_WARNING, service_frozen},
 	{"client-frozen", SEVERITY_WARNING, client_frozen},

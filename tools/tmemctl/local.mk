@@ -3,6 +3,7 @@ bin_PROGRAMS += tmemctl
 tmemctl_SOURCES = \
 	proto/control.h proto/size.h \
 	tools/tmemctl/call.c \
+	tools/tmemctl/disk.c \
 	tools/tmemctl/doctor.c \
 	tools/tmemctl/doctor.h \
 	tools/tmemctl/doctor_guest.c \

@@ -14,7 +14,7 @@ double number_of(json_t *object, const char *key)
 	return json_number_value(json_object_get(object, key));
 }
 
-static const char *string_of(json_t *object, const char *key)
+const char *string_of(json_t *object, const char *key)
 {
 	const char *s = json_string_value(json_object_get(object, key));
 
@@ -78,10 +78,26 @@ static void print_row(const char *name, json_t *client, int width)
 		print_size(maximum, m);
 	if (pid > 0)
 		snprintf(process, sizeof(process), "%.0f", pid);
-	printf("%-*s  %-12s  %9.0f  %10.0f  %8s  %8s  %6s  %8s  %8.0f  %7s\n", width, name, state,
-	       number_of(client, TMEM_KEY_PAGES_EPHEMERAL),
+	printf("%-*s  %-6s  %-12s  %9.0f  %10.0f  %8s  %8s  %6s  %8s  %8.0f  %7s\n", width, name,
+	       string_of(client, TMEM_KEY_KIND), state, number_of(client, TMEM_KEY_PAGES_EPHEMERAL),
 	       number_of(client, TMEM_KEY_PAGES_PERSISTENT), l, p, ratio, m,
 	       number_of(client, TMEM_KEY_REFUSED), process);
+}
+
+/* What would be taken if nothing on the disks compressed. */
+static void print_exposure(json_t *service)
+{
+	double exposure = number_of(service, TMEM_KEY_EXPOSURE_BYTES);
+	double pool_max = number_of(service, TMEM_KEY_POOL_MAX_BYTES);
+	char most[16], max[16];
+
+	if (exposure <= 0 || pool_max <= 0)
+		return;
+	print_size(exposure, most);
+	print_size(pool_max, max);
+	printf("exposure: all disks when nothing compresses, and the clients' minimums: %s "
+	       "physical, %.0f %% of pool_max %s\n",
+	       most, exposure / pool_max * 100, max);
 }
 
 void print_list(json_t *result)
@@ -101,11 +117,11 @@ void print_list(json_t *result)
 		logical += number_of(client, TMEM_KEY_LOGICAL_BYTES);
 		physical += number_of(client, TMEM_KEY_PHYSICAL_BYTES);
 	}
-	printf("%-*s  %-12s  %9s  %10s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "CLIENT", "STATE",
-	       "EPHEMERAL", "PERSISTENT", "LOGICAL", "PHYSICAL", "RATIO", "PHYSICAL", "PUTS",
-	       "PID");
-	printf("%-*s  %-12s  %9s  %10s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "", "", "PAGES",
-	       "PAGES", "BYTES", "BYTES", "", "MAXIMUM", "REFUSED", "");
+	printf("%-*s  %-6s  %-12s  %9s  %10s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "CLIENT",
+	       "KIND", "STATE", "EPHEMERAL", "PERSISTENT", "LOGICAL", "PHYSICAL", "RATIO",
+	       "PHYSICAL", "PUTS", "PID");
+	printf("%-*s  %-6s  %-12s  %9s  %10s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "", "", "",
+	       "PAGES", "PAGES", "BYTES", "BYTES", "", "MAXIMUM", "REFUSED", "");
 	json_array_foreach(clients, i, client)
 		print_row(string_of(client, TMEM_KEY_NAME), client, width);
 	print_size(logical, l);
@@ -116,6 +132,45 @@ void print_list(json_t *result)
 	       "%s%s\n",
 	       l, p, taken, max,
 	       true_of(service, TMEM_KEY_FROZEN) ? "; the service is FROZEN" : "");
+	print_exposure(service);
+}
+
+static void print_disk(json_t *disk, int width)
+{
+	double logical = number_of(disk, TMEM_KEY_LOGICAL_BYTES);
+	double physical = number_of(disk, TMEM_KEY_PHYSICAL_BYTES);
+	char state[64], size[16], l[16], p[16], most[16], ratio[16];
+
+	state_words(disk, state, sizeof(state));
+	print_size(number_of(disk, TMEM_KEY_SIZE), size);
+	print_size(logical, l);
+	print_size(physical, p);
+	print_size(number_of(disk, TMEM_KEY_EXPOSURE_BYTES), most);
+	ratio_text(logical, physical, ratio);
+	printf("%-*s  %-12s  %-13s  %8s  %8s  %8s  %8s  %6s  %6.0f  %s%s\n", width,
+	       string_of(disk, TMEM_KEY_NAME), state, string_of(disk, TMEM_KEY_ORIGIN), size, l, p,
+	       most, ratio, number_of(disk, TMEM_KEY_QUEUES), string_of(disk, TMEM_KEY_SOCKET),
+	       true_of(disk, TMEM_KEY_OVERCOMMIT) ? " (overcommit)" : "");
+}
+
+void print_disks(json_t *result)
+{
+	json_t *disks = json_object_get(result, TMEM_KEY_DISKS), *disk;
+	int width = 4;
+	size_t i;
+
+	json_array_foreach(disks, i, disk)
+	{
+		int len = (int)strlen(string_of(disk, TMEM_KEY_NAME));
+
+		width = len > width ? len : width;
+	}
+	printf("%-*s  %-12s  %-13s  %8s  %8s  %8s  %8s  %6s  %6s  %s\n", width, "DISK", "STATE",
+	       "FROM", "LOGICAL", "LOGICAL", "PHYSICAL", "PHYSICAL", "RATIO", "QUEUES", "SOCKET");
+	printf("%-*s  %-12s  %-13s  %8s  %8s  %8s  %8s  %6s  %6s\n", width, "", "", "", "SIZE",
+	       "BYTES", "BYTES", "AT MOST", "", "");
+	json_array_foreach(disks, i, disk) print_disk(disk, width);
+	print_exposure(json_object_get(result, TMEM_KEY_SERVICE));
 }
 
 /* "key  value" for each scalar of the object that `shown` does not have already. */
@@ -154,6 +209,11 @@ static void print_pool(json_t *pool)
 	printf(", %.0f pages\n", number_of(pool, TMEM_KEY_PAGES));
 }
 
+static bool is_disk(json_t *client)
+{
+	return !strcmp(string_of(client, TMEM_KEY_KIND), TMEM_KIND_DISK);
+}
+
 void print_stat(json_t *result)
 {
 	json_t *service = json_object_get(result, TMEM_KEY_SERVICE), *client, *pool;
@@ -166,8 +226,8 @@ void print_stat(json_t *result)
 	}
 	json_array_foreach(json_object_get(result, TMEM_KEY_CLIENTS), i, client)
 	{
-		printf("client %s (bytes are physical where not called logical)\n",
-		       string_of(client, TMEM_KEY_NAME));
+		printf("client %s (%sbytes are physical where not called logical)\n",
+		       string_of(client, TMEM_KEY_NAME), is_disk(client) ? "a disk; " : "");
 		print_scalars(client, NULL);
 		print_scalars(json_object_get(client, TMEM_KEY_COUNTERS), client);
 		json_array_foreach(json_object_get(client, TMEM_KEY_POOLS), k, pool)

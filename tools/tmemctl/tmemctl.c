@@ -30,8 +30,7 @@ static json_t *request_of(const char *command)
 	return json_pack("{s:s}", TMEM_KEY_COMMAND, command);
 }
 
-/* Calls and prints: as it came with --json, else by `print`, if there is one. */
-static int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(json_t *result))
+int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(json_t *result))
 {
 	json_t *result;
 	int r = ctl_call(ctl, request, CTL_PATIENCE_S, &result);
@@ -46,7 +45,7 @@ static int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(
 	return CTL_OK;
 }
 
-static int usage_error(const char *message, const char *about)
+int usage_error(const char *message, const char *about)
 {
 	fprintf(stderr, "tmemctl: %s: %s\n", about, message);
 	return CTL_USAGE;
@@ -277,6 +276,26 @@ static const struct command commands[] = {
 	 "/proc and /sys below that directory, e.g. copies of another machine's.\n",
 	 0, 0, "jgr", run_doctor},
 	{"version", "", "Versions of the service and its protocols.\n", 0, 0, "j", run_version},
+	{"disk create",
+	 "NAME --size SIZE [--queues N] [--socket PATH] [--owner USER] [--group GROUP]\n"
+	 "      [--mode MODE] [--minimum SIZE] [--maximum SIZE] [--weight N] [--overcommit]",
+	 "Makes a disk for a guest's swap, which needs no software of ours (vhost-user-blk), and\n"
+	 "says how QEMU gets it. It is there until it is removed, also after a restart of the\n"
+	 "service. When all disks could be more than the pool, it is refused, but for "
+	 "--overcommit.\n"
+	 "Behind these words --socket is the disk's; the service's is -s, or stands before them.\n",
+	 1, 1, "jDo", run_disk_create},
+	{"disk list", "",
+	 "The disks: state, logical size and pages, physical bytes now and at most, their sum\n"
+	 "against pool_max, and the socket.\n",
+	 0, 0, "j", run_disk_list},
+	{"disk resize", "NAME SIZE",
+	 "Makes a disk larger, also while a guest has it. None shrinks.\n", 2, 2, "j",
+	 run_disk_resize},
+	{"disk remove", "NAME [--force]",
+	 "Removes a disk with all that is on it. While a front end (QEMU) is connected, or a\n"
+	 "section of the configuration names it, it is refused, but for --force.\n",
+	 1, 1, "jf", run_disk_remove},
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -303,11 +322,26 @@ static void help_command(const struct command *command)
 	       command->args, strchr(command->options, 'j') ? " [--json]" : "", command->help);
 }
 
-static const struct command *find_command(const char *name)
+static int help_disk(void)
 {
 	for (size_t i = 0; i < NR_COMMANDS; i++)
-		if (!strcmp(commands[i].name, name))
+		if (!strncmp(commands[i].name, "disk ", 5))
+			help_command(&commands[i]);
+	return CTL_OK;
+}
+
+/* Sets how many words of argv the command has. */
+static const struct command *find_command(int argc, char **argv, int *words)
+{
+	for (size_t i = 0; i < NR_COMMANDS; i++) {
+		const char *name = commands[i].name, *second = strchr(name, ' ');
+		size_t len = second ? (size_t)(second - name) : strlen(name);
+
+		*words = second ? 2 : 1;
+		if (argc >= *words && strlen(argv[0]) == len && !strncmp(argv[0], name, len) &&
+		    (!second || !strcmp(argv[1], second + 1)))
 			return &commands[i];
+	}
 	return NULL;
 }
 
@@ -317,6 +351,23 @@ static int bad_usage(const char *message, const char *about)
 	return CTL_USAGE;
 }
 
+static int no_command(int argc, char **argv)
+{
+	if (!argc)
+		return bad_usage("missing", "COMMAND");
+	if (!strcmp(argv[0], "disk"))
+		return bad_usage("say what: create, list, resize or remove", argv[0]);
+	return bad_usage("no such command", argv[0]);
+}
+
+static bool has_disk_option(const struct ctl *ctl)
+{
+	for (int i = 0; i < DISK_NR_OPTIONS; i++)
+		if (ctl->disk[i])
+			return true;
+	return false;
+}
+
 /* An option that the command does not know, or the wrong number of arguments. */
 static int check_usage(const struct command *command, const struct ctl *ctl)
 {
@@ -324,7 +375,9 @@ static int check_usage(const struct command *command, const struct ctl *ctl)
 
 	if ((ctl->json && !strchr(options, 'j')) || (ctl->all && !strchr(options, 'a')) ||
 	    (ctl->timeout >= 0 && !strchr(options, 't')) || (ctl->guest && !strchr(options, 'g')) ||
-	    (ctl->root && !strchr(options, 'r')))
+	    (ctl->root && !strchr(options, 'r')) || (ctl->force && !strchr(options, 'f')) ||
+	    (ctl->overcommit && !strchr(options, 'o')) ||
+	    (has_disk_option(ctl) && !strchr(options, 'D')))
 		return bad_usage("an option that this command does not have", command->name);
 	if (ctl->argc < command->min_args)
 		return bad_usage("an argument is missing", command->name);
@@ -342,71 +395,143 @@ static bool parse_seconds(const char *text, double *seconds)
 	       *seconds <= TMEM_CONTROL_MAX_RECLAIM_MS / 1000;
 }
 
-int main(int argc, char **argv)
+/* ---- The command line ----------------------------------------------------------------------- */
+
+/* Long options without a letter; OPTION_DISK and behind it: enum disk_option. */
+enum { OPTION_SOCKET = 256, OPTION_OVERCOMMIT, OPTION_FORCE, OPTION_DISK };
+
+static const struct option longs[] = {
+	{"socket", required_argument, NULL, OPTION_SOCKET},
+	{"json", no_argument, NULL, 'j'},
+	{"all", no_argument, NULL, 'a'},
+	{"timeout", required_argument, NULL, 't'},
+	{"guest", no_argument, NULL, 'g'},
+	{"root", required_argument, NULL, 'r'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{"overcommit", no_argument, NULL, OPTION_OVERCOMMIT},
+	{"force", no_argument, NULL, OPTION_FORCE},
+	{"size", required_argument, NULL, OPTION_DISK + DISK_SIZE},
+	{"queues", required_argument, NULL, OPTION_DISK + DISK_QUEUES},
+	{"mode", required_argument, NULL, OPTION_DISK + DISK_MODE},
+	{"owner", required_argument, NULL, OPTION_DISK + DISK_OWNER},
+	{"group", required_argument, NULL, OPTION_DISK + DISK_GROUP},
+	{"minimum", required_argument, NULL, OPTION_DISK + DISK_MINIMUM},
+	{"maximum", required_argument, NULL, OPTION_DISK + DISK_MAXIMUM},
+	{"weight", required_argument, NULL, OPTION_DISK + DISK_WEIGHT},
+	{0},
+};
+
+struct line {
+	struct ctl ctl;
+	bool help, version;
+	char **words; /* what is no option, in order */
+	int nr;
+};
+
+/* One option. CTL_OK or CTL_USAGE. */
+static int take_option(struct line *line, int option)
 {
-	static const struct option longs[] = {
-		{"socket", required_argument, NULL, 's'},
-		{"json", no_argument, NULL, 'j'},
-		{"all", no_argument, NULL, 'a'},
-		{"timeout", required_argument, NULL, 't'},
-		{"guest", no_argument, NULL, 'g'},
-		{"root", required_argument, NULL, 'r'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{0},
-	};
-	struct ctl ctl = {.socket = TMEM_CONTROL_SOCKET, .timeout = -1};
-	const struct command *command;
-	bool want_help = false;
+	struct ctl *ctl = &line->ctl;
+	int words;
+	const struct command *command = find_command(line->nr, line->words, &words);
+
+	switch (option) {
+	case OPTION_SOCKET:
+		/* A disk has a socket of its own. */
+		if (command && command->run == run_disk_create)
+			ctl->disk[DISK_SOCKET] = optarg;
+		else
+			ctl->socket = optarg;
+		return CTL_OK;
+	case 's':
+		ctl->socket = optarg;
+		return CTL_OK;
+	case 'j':
+		ctl->json = true;
+		return CTL_OK;
+	case 'a':
+		ctl->all = true;
+		return CTL_OK;
+	case 't':
+		if (!parse_seconds(optarg, &ctl->timeout))
+			return bad_usage("allowed are 0 to 3600 seconds", optarg);
+		return CTL_OK;
+	case 'g':
+		ctl->guest = true;
+		return CTL_OK;
+	case 'r':
+		ctl->root = optarg;
+		return CTL_OK;
+	case 'h':
+		line->help = true;
+		return CTL_OK;
+	case 'V':
+		line->version = true;
+		return CTL_OK;
+	case OPTION_OVERCOMMIT:
+		ctl->overcommit = true;
+		return CTL_OK;
+	case OPTION_FORCE:
+		ctl->force = true;
+		return CTL_OK;
+	}
+	if (option >= OPTION_DISK) {
+		ctl->disk[option - OPTION_DISK] = optarg;
+		return CTL_OK;
+	}
+	fputs("See tmemctl --help.\n", stderr);
+	return CTL_USAGE;
+}
+
+/* Takes options and words apart, in their order; words are gathered at the front of argv. */
+static int parse(int argc, char **argv, struct line *line)
+{
 	int c, r;
 
-	while ((c = getopt_long(argc, argv, "s:jat:hV", longs, NULL)) != -1) {
-		switch (c) {
-		case 's':
-			ctl.socket = optarg;
-			break;
-		case 'j':
-			ctl.json = true;
-			break;
-		case 'a':
-			ctl.all = true;
-			break;
-		case 't':
-			if (!parse_seconds(optarg, &ctl.timeout))
-				return bad_usage("allowed are 0 to 3600 seconds", optarg);
-			break;
-		case 'g':
-			ctl.guest = true;
-			break;
-		case 'r':
-			ctl.root = optarg;
-			break;
-		case 'h':
-			want_help = true;
-			break;
-		case 'V':
-			printf("tmemctl %s\n", PACKAGE_VERSION);
-			return CTL_OK;
-		default:
-			fputs("See tmemctl --help.\n", stderr);
-			return CTL_USAGE;
+	line->words = argv + 1;
+	while ((c = getopt_long(argc, argv, "-s:jat:hV", longs, NULL)) != -1) {
+		if (c == 1) {
+			line->words[line->nr++] = optarg;
+			continue;
 		}
+		r = take_option(line, c);
+		if (r)
+			return r;
 	}
-	if (optind == argc) {
-		if (!want_help)
-			return bad_usage("missing", "COMMAND");
+	/* Behind "--". */
+	while (optind < argc)
+		line->words[line->nr++] = argv[optind++];
+	return CTL_OK;
+}
+
+int main(int argc, char **argv)
+{
+	struct line line = {.ctl = {.socket = TMEM_CONTROL_SOCKET, .timeout = -1}};
+	const struct command *command;
+	int words, r = parse(argc, argv, &line);
+
+	if (r)
+		return r;
+	if (line.version) {
+		printf("tmemctl %s\n", PACKAGE_VERSION);
+		return CTL_OK;
+	}
+	if (line.help && !line.nr) {
 		help();
 		return CTL_OK;
 	}
-	command = find_command(argv[optind]);
+	if (line.help && line.nr == 1 && !strcmp(line.words[0], "disk"))
+		return help_disk();
+	command = find_command(line.nr, line.words, &words);
 	if (!command)
-		return bad_usage("no such command", argv[optind]);
-	if (want_help) {
+		return no_command(line.nr, line.words);
+	if (line.help) {
 		help_command(command);
 		return CTL_OK;
 	}
-	ctl.argc = argc - optind - 1;
-	ctl.argv = argv + optind + 1;
-	r = check_usage(command, &ctl);
-	return r ? r : command->run(&ctl);
+	line.ctl.argc = line.nr - words;
+	line.ctl.argv = line.words + words;
+	r = check_usage(command, &line.ctl);
+	return r ? r : command->run(&line.ctl);
 }

@@ -5,18 +5,36 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Exit statuses. */
 enum { CTL_OK = 0, CTL_REFUSED = 1, CTL_USAGE = 2, CTL_UNREACHED = 3 };
 
+/* Options of `disk create` that have a value. */
+enum disk_option {
+	DISK_SIZE,
+	DISK_QUEUES,
+	DISK_SOCKET,
+	DISK_MODE,
+	DISK_OWNER,
+	DISK_GROUP,
+	DISK_MINIMUM,
+	DISK_MAXIMUM,
+	DISK_WEIGHT,
+	DISK_NR_OPTIONS
+};
+
 struct ctl {
 	const char *socket;
-	bool json;	  /* print the result as it came */
-	bool all;	  /* --all */
-	double timeout;	  /* seconds, of reclaim; < 0: the service's default */
-	bool guest;	  /* --guest */
-	const char *root; /* --root: where /proc and /sys are, or NULL */
-	int argc;	  /* what follows the command */
+	bool json;			   /* print the result as it came */
+	bool all;			   /* --all */
+	double timeout;			   /* seconds, of reclaim; < 0: the service's default */
+	bool guest;			   /* --guest */
+	const char *root;		   /* --root: where /proc and /sys are, or NULL */
+	bool overcommit;		   /* --overcommit */
+	bool force;			   /* --force */
+	const char *disk[DISK_NR_OPTIONS]; /* NULL: not given */
+	int argc;			   /* what follows the command */
 	char **argv;
 };
 
@@ -34,12 +52,25 @@ int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **resu
 int ctl_ask(const struct ctl *ctl, json_t *request, int patience, json_t **result,
 	    char why[CTL_WHY_MAX]);
 
+/* Calls and prints: as it came with --json, else by `print`, if there is one. */
+int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(json_t *result));
+
+/* Says what is wrong; CTL_USAGE. */
+int usage_error(const char *message, const char *about);
+
+/* disk.c */
+int run_disk_create(const struct ctl *ctl);
+int run_disk_list(const struct ctl *ctl);
+int run_disk_resize(const struct ctl *ctl);
+int run_disk_remove(const struct ctl *ctl);
+
 /* What is wrong or wasteful on this host, or in this guest: doctor.c. */
 int run_doctor(const struct ctl *ctl);
 
 /* Prints for a person. */
 void print_list(json_t *result);
 void print_stat(json_t *result);
+void print_disks(json_t *result);
 void print_size(double bytes, char text[16]); /* "12.3M" */
 
 /* Prints as it came, for a program. */
@@ -47,5 +78,8 @@ void print_json(json_t *result);
 
 /* Value of an integer key, 0 when it is not there. */
 double number_of(json_t *object, const char *key);
+
+/* Value of a string key, "-" when it is not there. */
+const char *string_of(json_t *object, const char *key);
 
 #endif
