@@ -125,6 +125,7 @@ int bench_store(const struct bench_options *options);
 int bench_allocator(const struct bench_options *options);
 int bench_compaction(const struct bench_options *options);
 int bench_ring(const struct bench_options *options);
+int bench_blk(const struct bench_options *options);
 int bench_host(const struct bench_options *options);
 
 #endif

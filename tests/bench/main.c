@@ -17,6 +17,7 @@ static const struct {
 	{"allocator", bench_allocator, "memory a page, also after churn and draining"},
 	{"compaction", bench_compaction, "what background compaction gains and costs"},
 	{"ring", bench_ring, "pages through a ring, doorbells, posted puts"},
+	{"blk", bench_blk, "pages through a vhost-user-blk disk"},
 	{"host", bench_host, "what this machine does: copies, faults, wake-ups"},
 };
 #define NR_BENCHES (sizeof(benches) / sizeof(benches[0]))

@@ -61,3 +61,18 @@ check_PROGRAMS += tests/service/doctor
 TESTS += tests/service/doctor
 tests_service_enumerate_SOURCES = tests/service/enumerate.c $(PLAYER)
 tests_service_enumerate_LDADD = $(PLAYER_LIBS) libbase.a
+
+# Disks: a front end of vhost-user plays QEMU and the guest.
+DISK_LOAD = tests/service/diskload.c tests/service/diskload.h $(PLAYER)
+disk_tests = tests/service/disk tests/service/disk_restart tests/service/disk_hostile \
+	tests/service/disk_full
+check_PROGRAMS += $(disk_tests)
+TESTS += $(disk_tests)
+tests_service_disk_SOURCES = tests/service/disk.c $(DISK_LOAD)
+tests_service_disk_LDADD = $(PLAYER_LIBS)
+tests_service_disk_restart_SOURCES = tests/service/disk_restart.c $(DISK_LOAD)
+tests_service_disk_restart_LDADD = $(PLAYER_LIBS)
+tests_service_disk_hostile_SOURCES = tests/service/disk_hostile.c $(DISK_LOAD)
+tests_service_disk_hostile_LDADD = $(PLAYER_LIBS)
+tests_service_disk_full_SOURCES = tests/service/disk_full.c $(DISK_LOAD)
+tests_service_disk_full_LDADD = $(PLAYER_LIBS)
