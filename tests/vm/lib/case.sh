@@ -73,6 +73,10 @@ need()
 		command -v "$tool" > /dev/null || skip "$tool is not installed"
 	done
 	[ -x "$TMEMD" ] || skip "no tmemd in $vm_build: build first, or set vm_build"
+	if suite_of "$1" > /dev/null; then
+		kernel_build "$1" || skip "the kernel of $1 could not be fetched"
+		return
+	fi
 	kernels_fetch || skip 'the Debian 11 kernel packages could not be fetched'
 	kernel_build "$1" || fail "the $1 kernel could not be built"
 }

@@ -17,6 +17,9 @@
 #                             with another process)
 #   guest_tmem SOCKET RINGS   print the QEMU arguments of a tmem device
 #   guest_drive FILE          print those of a raw virtio disk
+#   guest_vhost MB SOCKET[,KEY=VALUE...]...
+#                             print those of disks that tmemd serves, with properties of the device,
+#                             and of memory that they can share: MB as for guest_start
 #   guest_wait_for NAME PATTERN SECONDS
 #                             wait until a line of the output matches; fails when QEMU ends before
 #   guest_say NAME LINE       a line to the guest's console, where scripts `read` it
@@ -110,17 +113,21 @@ guest_image()
 	shift 3
 	[ -x "$vm_work/bin/pagehog" ] || vm_programs || return 1
 	module=$vm_work/tmem-$flavour.ko
-	[ -f "$module" ] || module_build "$flavour" "$module" || return 1
+	[ -f "$module" ] || suite_of "$flavour" > /dev/null ||
+		module_build "$flavour" "$module" || return 1
 	root=$(mktemp -d "$vm_work/root.XXXXXX") || return 1
 	mkdir -p "$root"/{bin,proc,sys,dev,tmp,mnt,modules}
 	cp "$(command -v busybox)" "$root/bin/busybox"
 	ln -s busybox "$root/bin/sh"
 	cp "$vm_work"/bin/* "$root/bin"
-	cp "$module" "$root/tmem.ko"
+	[ ! -f "$module" ] || cp "$module" "$root/tmem.ko"
 	cp "$script" "$root/script.sh"
 	for file; do cp "$file" "$root/"; done
 	while read -r file; do
-		cp "$file" "$root/modules/$n-$(basename "$file")"
+		case $file in
+		*.xz) xz -dc "$file" > "$root/modules/$n-$(basename "$file" .xz)" ;;
+		*) cp "$file" "$root/modules/$n-$(basename "$file")" ;;
+		esac
 		n=$((n + 1))
 	done < <(kernel_modules "$flavour" virtio_pci virtio_blk)
 	guest_init > "$root/init"
@@ -138,6 +145,20 @@ guest_tmem()
 	id=tmem$(basename "$1" | tr -cd 'a-zA-Z0-9')
 	printf '%s\n' -chardev "socket,path=$1,id=$id" \
 		-device "ivshmem-doorbell,vectors=$2,chardev=$id"
+}
+
+guest_vhost()
+{
+	local mb=$1 id disk n=0
+
+	shift
+	printf '%s\n' -object "memory-backend-memfd,id=shared,size=${mb}M,share=on" \
+		-machine memory-backend=shared
+	for disk; do
+		id=vhost$((n++))
+		printf '%s\n' -chardev "socket,path=${disk%%,*},id=$id,reconnect=1" \
+			-device "vhost-user-blk-pci,chardev=$id${disk#"${disk%%,*}"}"
+	done
 }
 
 guest_drive() { printf '%s\n' -drive "file=$1,if=virtio,format=raw,cache=unsafe"; }

@@ -5,6 +5,7 @@
 #
 #   host_setup POOL_MAX            configuration without clients; the arena goes to a tmpfs
 #   host_client NAME KEY=VALUE...  adds [client NAME] with these settings
+#   host_disk NAME KEY=VALUE...    adds [disk NAME]; its socket is $vm_work/NAME.sock
 #   tmemd_start                    start it and wait until it answers
 #   tmemd_kill                     kill -9
 #   tmemd_stop                     SIGTERM, and wait
@@ -49,6 +50,17 @@ host_client()
 	shift
 	{
 		printf '[client %s]\nfront = ivshmem\nsocket = %s\n' "$name" "$vm_work/$name.sock"
+		printf '%s\n' "$@"
+	} >> "$vm_work/tmemd.conf"
+}
+
+host_disk()
+{
+	local name=$1
+
+	shift
+	{
+		printf '[disk %s]\nsocket = %s\n' "$name" "$vm_work/$name.sock"
 		printf '%s\n' "$@"
 	} >> "$vm_work/tmemd.conf"
 }

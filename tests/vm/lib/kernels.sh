@@ -16,7 +16,8 @@
 #   module_build FLAVOUR OUT build tmem.ko from $guest_src and copy it to OUT
 #
 # FLAVOUR is stock, small, debug (small with lockdep and sleep checks) or evidence (small with zram
-# and zswap, without checks). All functions return non-zero with a sentence on standard error when
+# and zswap, without checks); or debian12 (6.1), debian13 (6.12), sid (the newest): the stock cloud
+# kernels of these suites, for guests without our module, fetched by kernel_build. All functions return non-zero with a sentence on standard error when
 # they cannot do their work.
 #
 # Environment: TMEMD_CACHE (cache directory), TMEMD_KERNEL_CC (compiler, default gcc-12),
@@ -56,8 +57,8 @@ cache_locked()
 	return $rc
 }
 
-# apt with lists of its own: Debian 11 from the mirror that this system is configured for.
-bullseye_apt()
+# apt with lists of its own: another suite from the mirror that this system is configured for.
+suite_apt()
 {
 	local dir=$1 tool=$2
 
@@ -68,8 +69,8 @@ bullseye_apt()
 		-o Acquire::Retries=3 "$@"
 }
 
-# Writes sources.list and reads the lists. $1: directory.
-bullseye_lists()
+# Writes sources.list and reads the lists. $1: directory, $2: suite.
+suite_lists()
 {
 	local dir=$1 uri key=/usr/share/keyrings/debian-archive-keyring.gpg
 
@@ -77,14 +78,14 @@ bullseye_lists()
 		'Label: Debian' | head -n 1)
 	[ -n "$uri" ] || { vm_say 'apt is not configured for a Debian mirror'; return 1; }
 	mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial"
-	printf 'deb [signed-by=%s] %s bullseye main\n' "$key" "$uri" > "$dir/sources.list"
-	bullseye_apt "$dir" get update >&2
+	printf 'deb [signed-by=%s] %s %s main\n' "$key" "$uri" "$2" > "$dir/sources.list"
+	suite_apt "$dir" get update >&2
 }
 
 # The newest ABI name of the stock cloud kernel, e.g. 5.10.0-32.
 stock_newest()
 {
-	bullseye_apt "$1" cache pkgnames linux-image-5.10.0- |
+	suite_apt "$1" cache pkgnames linux-image-5.10.0- |
 		sed -n 's/^linux-image-\(5\.10\.0-[0-9]*\)-cloud-amd64$/\1/p' | sort -V | tail -n 1
 }
 
@@ -114,11 +115,11 @@ kernels_fetch_locked()
 	dir=$(vm_cache) || return 1
 	[ -d "$dir/stock" ] && [ -d "$dir/source" ] && return 0
 	vm_say 'fetching the Debian 11 kernel packages'
-	bullseye_lists "$dir/apt" || return 1
+	suite_lists "$dir/apt" bullseye || return 1
 	v=$(stock_newest "$dir/apt")
 	[ -n "$v" ] || { vm_say 'the mirror has no linux-image-5.10.0-*-cloud-amd64'; return 1; }
 	mkdir -p "$dir/debs"
-	(cd "$dir/debs" && bullseye_apt "$dir/apt" get download "linux-image-$v-cloud-amd64" \
+	(cd "$dir/debs" && suite_apt "$dir/apt" get download "linux-image-$v-cloud-amd64" \
 		"linux-headers-$v-cloud-amd64" "linux-headers-$v-common" linux-kbuild-5.10 \
 		linux-source-5.10 >&2) || { vm_say 'the packages could not be fetched'; return 1; }
 	if [ ! -d "$dir/stock" ]; then
@@ -164,9 +165,59 @@ kernel_tree()
 	printf '%s\n' "$dir/$1-$key"
 }
 
+# The newest kernel of a suite: its image, or (when that is split up) binary and modules.
+suite_packages() # apt's directory
+{
+	local names version
+
+	names=$(suite_apt "$1" cache pkgnames linux-) || return 1
+	version=$(sed -n 's/^linux-binary-\([0-9].*-cloud-amd64\)$/\1/p' <<< "$names" | sort -V | tail -n 1)
+	if [ -n "$version" ]; then
+		echo "linux-binary-$version" "linux-modules-$version"
+		return
+	fi
+	version=$(sed -n 's/^linux-image-\([0-9].*-cloud-amd64\)$/\1/p' <<< "$names" | sort -V | tail -n 1)
+	[ -n "$version" ] && echo "linux-image-$version"
+}
+
+suite_of()
+{
+	case $1 in
+	debian12) echo bookworm ;;
+	debian13) echo trixie ;;
+	sid) echo sid ;;
+	*) return 1 ;;
+	esac
+}
+
+suite_fetch_locked()
+{
+	local dir tmp packages deb
+
+	dir=$(vm_cache) || return 1
+	[ -d "$dir/$1" ] && return 0
+	vm_say "fetching the kernel of $1"
+	tmp=$(mktemp -d "$dir/new.XXXXXX")
+	suite_lists "$tmp/apt" "$(suite_of "$1")" && packages=$(suite_packages "$tmp/apt") &&
+		# shellcheck disable=SC2086 # a list of words
+		(cd "$tmp" && suite_apt "$tmp/apt" get download $packages >&2) ||
+		{ vm_say "the kernel of $1 could not be fetched"; rm -rf "$tmp"; return 1; }
+	for deb in "$tmp"/*.deb; do
+		dpkg-deb -x "$deb" "$tmp" && rm "$deb" || return 1
+	done
+	rm -rf "$tmp/apt"
+	basename "$tmp"/boot/vmlinuz-* | sed 's/^vmlinuz-//' > "$tmp/release"
+	depmod -b "$tmp" "$(cat "$tmp/release")" 2> /dev/null
+	mv "$tmp" "$dir/$1"
+}
+
 kernel_build()
 {
 	[ "$1" = stock ] && return 0
+	if suite_of "$1" > /dev/null; then
+		[ -d "$(vm_cache)/$1" ] || cache_locked suite_fetch_locked "$1"
+		return
+	fi
 	[ -f "$(kernel_tree "$1")/.complete" ] && return 0
 	cache_locked kernel_build_locked "$1"
 }
@@ -194,7 +245,7 @@ kernel_build_locked()
 kernel_image()
 {
 	case $1 in
-	stock) ls "$(vm_cache)"/stock/boot/vmlinuz-* ;;
+	stock | debian* | sid) ls "$(vm_cache)/$1"/boot/vmlinuz-* ;;
 	*) printf '%s\n' "$(kernel_tree "$1")/arch/x86/boot/bzImage" ;;
 	esac
 }
@@ -210,7 +261,7 @@ kernel_build_dir()
 kernel_release()
 {
 	case $1 in
-	stock) cat "$(vm_cache)/stock/release" ;;
+	stock | debian* | sid) cat "$(vm_cache)/$1/release" ;;
 	*) cat "$(kernel_tree "$1")/include/config/kernel.release" ;;
 	esac
 }
@@ -220,9 +271,9 @@ kernel_modules()
 {
 	local dir release name
 
-	[ "$1" = stock ] || return 0
-	dir=$(vm_cache)/stock
-	release=$(kernel_release stock)
+	[ "$1" = stock ] || suite_of "$1" > /dev/null || return 0
+	dir=$(vm_cache)/$1
+	release=$(kernel_release "$1")
 	shift
 	for name; do
 		modprobe -d "$dir" -S "$release" --show-depends "$name" || return 1
