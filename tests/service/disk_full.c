@@ -71,9 +71,8 @@ int main(void)
 	int n;
 
 	service_configure("disk_full", "");
-	n = snprintf(text, sizeof(text),
-		     "[disk big]\nsize = %uM\novercommit = yes\nsocket = %s\n", BIG_MB,
-		     service_socket("big"));
+	n = snprintf(text, sizeof(text), "[disk big]\nsize = %uM\novercommit = yes\nsocket = %s\n",
+		     BIG_MB, service_socket("big"));
 	snprintf(text + n, sizeof(text) - (size_t)n,
 		 "[disk small]\nsize = 8M\nminimum = 16M\novercommit = yes\nsocket = %s\n",
 		 service_socket("small"));
