@@ -3,3 +3,4 @@ include tools/tmemctl/local.mk
 include tools/systemd/local.mk
 include tools/client/local.mk
 include tools/guest/local.mk
+include tools/backend/local.mk

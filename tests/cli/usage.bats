@@ -4,7 +4,7 @@
 load lib
 
 @test "--help and --version" {
-	for program in "$TMEMD" "$TMEMCTL"; do
+	for program in "$TMEMD" "$TMEMCTL" "$PWD/tmem-vhost-user-blk"; do
 		run "$program" --help
 		[ "$status" -eq 0 ]
 		says "Usage: $(basename "$program")"
@@ -86,4 +86,43 @@ wrong()
 	says "is tmemd running?"
 	run "$TMEMCTL" --socket "/tmp/$(printf 'x%.0s' {1..200})" list
 	[ "$status" -eq 3 ]
+}
+
+@test "tmem-vhost-user-blk: wrong usage" {
+	local backend=$PWD/tmem-vhost-user-blk
+
+	# backend_wrong TEXT ARGUMENT...
+	backend_wrong()
+	{
+		run timeout 5 "$backend" "${@:2}"
+		[ "$status" -eq 2 ] || { echo "status $status: ${*:2}"; return 1; }
+		says "$1"
+	}
+	backend_wrong "say --disk or --disk-socket"
+	backend_wrong "say --disk or --disk-socket" --disk=a --disk-socket=/b --fd=0
+	backend_wrong "say --socket-path or --fd" --disk=a
+	backend_wrong "say --socket-path or --fd" --disk=a --fd=0 --socket-path=/b
+	backend_wrong "options only" --disk=a --fd=0 words
+	backend_wrong "See tmem-vhost-user-blk --help" --blk-file=/dev/null --fd=0
+	backend_wrong "a name has no slash" --disk=/run/a --fd=0
+	backend_wrong "not the number of a descriptor" --disk=a --fd=1x
+	backend_wrong "not a Unix stream socket" --disk=a --fd=0
+	backend_wrong "1 to 107 bytes" --disk-socket="/$(printf 'x%.0s' {1..120})" --fd=0
+	run timeout 5 "$backend" --disk=a --socket-path="$DIR/none/of/it"
+	[ "$status" -eq 1 ]
+	says "No such file or directory"
+	# A file that is no socket stays.
+	echo kept >"$DIR/file"
+	run timeout 5 "$backend" --disk=a --socket-path="$DIR/file"
+	[ "$status" -eq 1 ]
+	[ "$(cat "$DIR/file")" = kept ]
+}
+
+@test "tmem-vhost-user-blk: what managers ask" {
+	run "$PWD/tmem-vhost-user-blk" --fd=9 --nonsense --print-capabilities
+	[ "$status" -eq 0 ]
+	[ "$(jq -c . <<<"$output")" = '{"type":"block","features":[]}' ]
+	run jq -r '.type, .binary' 50-tmem-vhost-user-blk.json
+	[ "${lines[0]}" = block ]
+	[ "$(basename "${lines[1]}")" = tmem-vhost-user-blk ]
 }
