@@ -11,6 +11,11 @@
  * The first descriptor of an object says which shard the object belongs to, and an error there
  * would cost all its pages. So it must be one whose stored bytes are intact; others wait until
  * all descriptors were seen.
+ *
+ * An object whose pages are spread over several shards has an entry of its own, of the same name,
+ * in each. A descriptor whose bytes are intact and that names the entry of another shard has only
+ * strayed: it is led to its own shard's. Else a single wrong number there could give the entry to a
+ * shard that is not its own, and all its pages would be lost.
  */
 #include <string.h>
 
@@ -57,10 +62,53 @@ static enum verdict place_object(struct store *store, const struct key *key,
 
 	if (!last_chance && !page_intact(store, key, desc))
 		return LATER;
-	/* Another entry has this name: this one's is damaged. */
+	/* Another entry has this name, and only one of them can. */
 	if (object_find(store, shard, key))
 		return DAMAGED;
 	object_insert(store, shard, desc->object);
+	return KEEP;
+}
+
+/*
+ * A free entry of the object table, or a new one; 0: there is none. Until entries are dealt out,
+ * object_next says how far the search has come.
+ */
+static uint32_t spare_object(struct store *store)
+{
+	struct superblock *sb = store->arena.sb;
+	uint64_t high = atomic_load(&sb->objects_high);
+
+	while (store->object_next < high)
+		if (!atomic_load(&store->arena.objects[store->object_next++].pool))
+			return (uint32_t)store->object_next;
+	if (high == sb->max_objects)
+		return 0;
+	atomic_store(&sb->objects_high, high + 1);
+	store->object_next = high + 1;
+	return (uint32_t)(high + 1);
+}
+
+/* Leads an intact descriptor to its shard's own entry of the object, which is made if need be. */
+static enum verdict lead_home(struct store *store, const struct key *key, struct desc *desc)
+{
+	struct shard *shard = &store->shards[key->shard];
+	uint32_t home = object_find(store, shard, key);
+
+	if (!page_intact(store, key, desc))
+		return DAMAGED;
+	if (!home) {
+		struct object *object;
+
+		home = spare_object(store);
+		if (!home)
+			return DAMAGED;
+		object = &store->arena.objects[home - 1];
+		memcpy(object->id, key->object, sizeof(object->id));
+		atomic_store(&object->pool, key->pool + 1);
+		fault(FAULT_REBUILD_OBJECT);
+		object_insert(store, shard, home);
+	}
+	__atomic_store_n(&desc->object, home, __ATOMIC_RELEASE);
 	return KEEP;
 }
 
@@ -68,7 +116,7 @@ static enum verdict place_object(struct store *store, const struct key *key,
 static enum verdict shard_for(struct store *store, uint32_t no, struct key *key,
 			      struct shard **shard, bool last_chance)
 {
-	const struct desc *desc = &store->arena.descs[no - 1];
+	struct desc *desc = &store->arena.descs[no - 1];
 	enum verdict verdict = KEEP;
 	struct object *object;
 
@@ -82,8 +130,8 @@ static enum verdict shard_for(struct store *store, uint32_t no, struct key *key,
 	*shard = &store->shards[key->shard];
 	if (object->shard == NR_SHARDS)
 		verdict = place_object(store, key, desc, last_chance);
-	if (verdict == KEEP && object->shard != key->shard)
-		verdict = DAMAGED;
+	if (verdict == DAMAGED || (verdict == KEEP && object->shard != key->shard))
+		verdict = lead_home(store, key, desc);
 	return verdict;
 }
 

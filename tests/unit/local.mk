@@ -9,7 +9,7 @@ if HAVE_CUNIT
 UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_test \
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
-	tests/unit/pages_test tests/unit/pool_test tests/unit/relay_test \
+	tests/unit/pages_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
 	tests/unit/vhost_memory_test tests/unit/vhost_queue_test
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
@@ -53,6 +53,10 @@ tests_unit_relay_test_SOURCES = tests/unit/relay_test.c tests/unit/unit.h \
 	tools/backend/relay.c tools/backend/relay.h
 tests_unit_relay_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_relay_test_LDADD = $(CUNIT_LIBS)
+
+tests_unit_rebuild_test_SOURCES = tests/unit/rebuild_test.c tests/unit/unit.h tests/unit/with_store.h
+tests_unit_rebuild_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_rebuild_test_LDADD = $(UNIT_LIBS)
 
 VHOST_PEER = tests/unit/vhost_peer.c tests/unit/vhost_peer.h tests/unit/unit.h
 tests_unit_vhost_memory_test_SOURCES = tests/unit/vhost_memory_test.c $(VHOST_PEER)
