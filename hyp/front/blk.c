@@ -233,7 +233,8 @@ int blk_step(struct disk *disk, const struct vhost_chain *chain, struct blk_requ
 			.pool = disk->record.pool,
 			.index = (uint32_t)(request->block + request->done + i),
 		};
-	if (nr)
+	/* A single one was prefetched with those of other requests, or has nobody to wait with. */
+	if (nr > 1)
 		store_prefetch(disk->store, handles, nr);
 	for (unsigned i = 0; i < nr; i++) {
 		int r = execute(disk, chain, request, &handles[i]);
@@ -248,6 +249,18 @@ int blk_step(struct disk *disk, const struct vhost_chain *chain, struct blk_requ
 		request->done++;
 	}
 	return 0;
+}
+
+void blk_prefetch(const struct disk *disk, const struct virtio_blk_outhdr *headers, unsigned nr)
+{
+	struct store_handle handles[STORE_BATCH];
+
+	for (unsigned i = 0; i < nr; i++)
+		handles[i] = (struct store_handle){
+			.pool = disk->record.pool,
+			.index = (uint32_t)(le64toh(headers[i].sector) / DISK_SECTORS),
+		};
+	store_prefetch(disk->store, handles, nr);
 }
 
 uint32_t blk_end(const struct vhost_chain *chain, const struct blk_request *request)

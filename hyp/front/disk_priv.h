@@ -16,6 +16,8 @@
 #include "front_priv.h"
 #include "vhost/vhost.h"
 
+struct virtio_blk_outhdr;
+
 #define DISK_BLOCK TMEM_PAGE_SIZE
 #define DISK_SECTORS (DISK_BLOCK / 512) /* of a block; virtio counts in sectors */
 
@@ -54,6 +56,12 @@ void blk_begin(const struct disk *disk, const struct vhost_chain *chain,
 int blk_step(struct disk *disk, const struct vhost_chain *chain, struct blk_request *request,
 	     unsigned max);
 
+/*
+ * Loads what requests with these headers will need first into the cache. The headers are the
+ * guest's, and may be anything.
+ */
+void blk_prefetch(const struct disk *disk, const struct virtio_blk_outhdr *headers, unsigned nr);
+
 /* Writes the status; returns the bytes written, for vhost_push(). */
 uint32_t blk_end(const struct vhost_chain *chain, const struct blk_request *request);
 
@@ -72,6 +80,7 @@ struct disk_queue {
 	bool timed;	  /* no kick: looked at by a timer */
 	int kick;	  /* that its worker listens to; -1 none */
 	bool busy;	  /* a request is popped and not pushed */
+	unsigned ahead;	  /* requests whose first block was prefetched */
 	bool untold;	  /* requests are completed, and the guest may have to be told */
 	uint64_t retry;	  /* no room for its block: not looked at before this time; 0: at once */
 	uint64_t give_up; /* then the request fails */

@@ -125,10 +125,27 @@ static bool go_on(struct disk_queue *queue, unsigned max)
 	return true;
 }
 
+/* Small requests are as many as a batch of pages elsewhere: their misses are taken together. */
+static void look_ahead(struct disk_queue *queue)
+{
+	struct virtio_blk_outhdr headers[STORE_BATCH];
+	struct disk *disk = queue->disk;
+
+	queue->ahead =
+		vhost_peek(disk->vhost, queue->index, headers, sizeof(headers[0]), STORE_BATCH);
+	if (queue->ahead > 1)
+		blk_prefetch(disk, headers, queue->ahead);
+}
+
 static bool take(struct disk_queue *queue)
 {
-	int r = vhost_pop(queue->disk->vhost, queue->index, &queue->chain);
+	int r;
 
+	if (!queue->ahead)
+		look_ahead(queue);
+	if (queue->ahead)
+		queue->ahead--;
+	r = vhost_pop(queue->disk->vhost, queue->index, &queue->chain);
 	if (r < 0) {
 		int bell = vhost_error(queue->disk->vhost, queue->index);
 

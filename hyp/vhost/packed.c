@@ -127,6 +127,23 @@ static int pop(struct vhost *vhost, struct queue *queue, struct vhost_chain *cha
 	return *why ? -EPROTO : 1;
 }
 
+static bool peek(const struct queue *queue, struct position *at, struct vring_desc *desc)
+{
+	struct vring_packed_desc here;
+
+	if (!available(queue, *at))
+		return false;
+	copy_once(&here, &ring(queue)[at->index], sizeof(here));
+	*desc = (struct vring_desc){.addr = here.addr, .len = here.len, .flags = here.flags};
+	for (unsigned count = 0; count < queue->num; count++) {
+		*at = after(queue, *at, 1);
+		if (!(here.flags & VRING_DESC_F_NEXT))
+			return true;
+		copy_once(&here, &ring(queue)[at->index], sizeof(here));
+	}
+	return false;
+}
+
 /* The second half of a descriptor. */
 union used_half {
 	struct {
@@ -218,6 +235,7 @@ const struct layout packed_layout = {
 	.after = after,
 	.pending = pending,
 	.pop = pop,
+	.peek = peek,
 	.push = push,
 	.wants_call = wants_call,
 	.arm = arm,

@@ -203,6 +203,28 @@ int vhost_pop(struct vhost *vhost, unsigned queue, struct vhost_chain *chain)
 	return 1;
 }
 
+/* Tables of both layouts begin each entry with an address, a length. */
+static bool read_first(const struct vhost *vhost, struct vring_desc desc, void *to, size_t bytes)
+{
+	if (desc.flags & VRING_DESC_F_INDIRECT &&
+	    !memory_read(&vhost->memory, desc.addr, &desc, sizeof(desc)))
+		return false;
+	return desc.len >= bytes && memory_read(&vhost->memory, desc.addr, to, bytes);
+}
+
+unsigned vhost_peek(struct vhost *vhost, unsigned queue, void *to, size_t bytes, unsigned nr)
+{
+	struct queue *q = &vhost->queues[queue];
+	struct position at = q->avail;
+	struct vring_desc desc;
+	unsigned n = 0;
+
+	while (q->running && n < nr && q->layout->peek(q, &at, &desc) &&
+	       read_first(vhost, desc, (uint8_t *)to + n * bytes, bytes))
+		n++;
+	return n;
+}
+
 void vhost_push(struct vhost *vhost, unsigned queue, const struct vhost_chain *chain,
 		uint32_t written)
 {

@@ -122,6 +122,20 @@ static int pop(struct vhost *vhost, struct queue *queue, struct vhost_chain *cha
 	return *why ? -EPROTO : 1;
 }
 
+static bool peek(const struct queue *queue, struct position *at, struct vring_desc *desc)
+{
+	uint16_t id;
+
+	if (LOAD_ACQUIRE(avail(queue)->idx) == at->index)
+		return false;
+	id = READ_ONCE(avail(queue)->ring[at->index & (queue->num - 1)]);
+	if (id >= queue->num)
+		return false;
+	copy_once(desc, &table(queue)[id], sizeof(*desc));
+	at->index++;
+	return true;
+}
+
 static void push(struct vhost *vhost, struct queue *queue, const struct vhost_chain *chain,
 		 uint32_t written)
 {
@@ -182,6 +196,7 @@ const struct layout split_layout = {
 	.after = after,
 	.pending = pending,
 	.pop = pop,
+	.peek = peek,
 	.push = push,
 	.wants_call = wants_call,
 	.arm = arm,

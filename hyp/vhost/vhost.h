@@ -127,6 +127,13 @@ bool vhost_pending(struct vhost *vhost, unsigned queue);
 int vhost_pop(struct vhost *vhost, unsigned queue, struct vhost_chain *chain);
 
 /*
+ * Looks at requests that are not popped yet, without consequences: copies the first `bytes` of each
+ * of at most `nr` to `to`, one behind the other, and returns of how many. A guess of what will
+ * come: the guest may change them.
+ */
+unsigned vhost_peek(struct vhost *vhost, unsigned queue, void *to, size_t bytes, unsigned nr);
+
+/*
  * Completes the request that was popped last; `written` bytes of its in-segments were written (from
  * the first on), which the dirty log hears of when a migration asked for it. Ignored when an
  * exclusive function has stopped the queue or changed the memory since: the request comes again.

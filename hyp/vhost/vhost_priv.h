@@ -219,6 +219,12 @@ struct layout {
 	void (*push)(struct vhost *vhost, struct queue *queue, const struct vhost_chain *chain,
 		     uint32_t written);
 
+	/*
+	 * The descriptor of the request at *at, where its table begins or else its first piece is,
+	 * and *at moves behind it. False: there is none, or it is wrong.
+	 */
+	bool (*peek)(const struct queue *queue, struct position *at, struct vring_desc *desc);
+
 	/* Does the guest want to hear of the last `count` completed descriptors? */
 	bool (*wants_call)(const struct vhost *vhost, const struct queue *queue, unsigned count);
 	void (*arm)(struct vhost *vhost, struct queue *queue, bool on);

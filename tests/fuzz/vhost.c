@@ -100,7 +100,9 @@ static void touch(const struct vhost_segment *segment, bool write)
 static void turn(unsigned queue, unsigned max)
 {
 	static struct vhost_chain chain;
+	uint8_t heads[8][16];
 
+	vhost_peek(me.vhost, queue, heads, sizeof(heads[0]), 8);
 	for (unsigned i = 0; i < max; i++) {
 		int r = vhost_pop(me.vhost, queue, &chain);
 		unsigned n = chain.nr_out + chain.nr_in;

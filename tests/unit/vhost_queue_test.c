@@ -173,6 +173,59 @@ static void popped_again(void)
 	}
 }
 
+/* Direct requests and one with a table, of several laps; nothing is popped by it. */
+static void peeks(bool packed)
+{
+	static const char *const texts[] = {"first 8b", "second 8", "third 8b"};
+	struct piece table[2], pieces[2], one = {DATA + 0x9000, 2 * 16, TABLE, 0};
+	struct vhost_chain chain;
+	char seen[4][8];
+	struct scene s;
+
+	open_scene(&s, packed, INDIRECT, 8);
+	for (unsigned i = 0; i < 3; i++)
+		memcpy(at_guest(&s.peer, DATA + i * 0x100), texts[i], 8);
+	/* Across two mappings. */
+	memcpy(at_guest(&s.peer, HIGH_GUEST - 4), texts[1], 4);
+	memcpy(at_guest(&s.peer, HIGH_GUEST), texts[1] + 4, 4);
+	table[0] = (struct piece){HIGH_GUEST - 4, 8, OUT, 0};
+	table[1] = (struct piece){DATA + 0x2000, 1, IN, 0};
+	driver_table(&s.driver, one.address, table, 2);
+	for (unsigned lap = 0; lap < 20; lap++) {
+		CU_ASSERT_EQUAL(vhost_peek(s.peer.vhost, 0, seen, 8, 4), 0);
+		for (unsigned i = 0; i < 3; i++) {
+			pieces[0] = (struct piece){DATA + i * 0x100, 8, OUT, 0};
+			pieces[1] = (struct piece){DATA + 0x3000, 1, IN, 0};
+			driver_add(&s.driver, i == 1 ? &one : pieces, i == 1 ? 1 : 2);
+		}
+		CU_ASSERT_EQUAL(vhost_peek(s.peer.vhost, 0, seen, 8, 4), 3);
+		for (unsigned i = 0; i < 3; i++)
+			CU_ASSERT(!memcmp(seen[i], texts[i], 8));
+		CU_ASSERT_EQUAL(vhost_peek(s.peer.vhost, 0, seen, 8, 2), 2);
+		/* Behind the one that is out. */
+		CU_ASSERT_EQUAL(pop(&s, &chain), 1);
+		CU_ASSERT_EQUAL(vhost_peek(s.peer.vhost, 0, seen, 8, 4), 2);
+		CU_ASSERT(!memcmp(seen[0], texts[1], 8));
+		/* The first that is too short for it ends it. */
+		CU_ASSERT_EQUAL(vhost_peek(s.peer.vhost, 0, seen, 9, 2), 0);
+		for (unsigned i = 0; i < 3; i++) {
+			CU_ASSERT_EQUAL(pop(&s, &chain), 1);
+			vhost_push(s.peer.vhost, 0, &chain, 0);
+		}
+	}
+	close_scene(&s);
+}
+
+static void peeks_split(void)
+{
+	peeks(false);
+}
+
+static void peeks_packed(void)
+{
+	peeks(true);
+}
+
 static void tables(bool packed)
 {
 	struct piece table[VHOST_MAX_SEGMENTS];
@@ -1320,6 +1373,8 @@ int main(void)
 	CU_TestInfo chains[] = {{"laps, split", laps_split},
 				{"laps, packed", laps_packed},
 				{"popped again", popped_again},
+				{"looked at ahead, split", peeks_split},
+				{"looked at ahead, packed", peeks_packed},
 				{"tables, split", tables_split},
 				{"tables, packed", tables_packed},
 				{"across mappings", crosses_mappings},
