@@ -199,8 +199,8 @@ static struct timing without_disk(const struct front_end *f)
 static void start_qsd(struct target *target, size_t bytes)
 {
 	char file[256], blockdev[512], export[512], socket[256];
-	struct vu_options options = {.queues = 1};
-	int fd;
+	struct vu_options options = {.queues = 1, .no_inflight = true};
+	int fd, r;
 
 	if (access(QSD, X_OK)) {
 		printf("qemu-storage-daemon: not measured, it is not installed\n");
@@ -224,9 +224,9 @@ static void start_qsd(struct target *target, size_t bytes)
 	}
 	for (int i = 0; i < 200 && access(socket, F_OK); i++)
 		usleep(10000);
-	if (vu_open(&target->vu, socket, &options) ||
-	    clock_getcpuclockid(target->pid, &target->clock)) {
-		printf("qemu-storage-daemon: not measured, it cannot be driven\n");
+	r = vu_open(&target->vu, socket, &options);
+	if (r || clock_getcpuclockid(target->pid, &target->clock)) {
+		printf("qemu-storage-daemon: not measured, it cannot be driven (%d)\n", r);
 		kill(target->pid, SIGKILL);
 		target->vu = NULL;
 	}
