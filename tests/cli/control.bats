@@ -6,7 +6,7 @@ load lib
 
 rude()
 {
-	run timeout 60 python3 "${srcdir:-.}/tests/cli/rude.py" "$SOCKET" "$@"
+	run timeout 60 "$PYTHON" "${srcdir:-.}/tests/cli/rude.py" "$SOCKET" "$@"
 	[ "$status" -eq 0 ] || { echo "$output"; return 1; }
 }
 

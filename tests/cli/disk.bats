@@ -54,7 +54,7 @@ disks()
 # A front end that connects and says nothing, until release.
 hold()
 {
-	python3 -c 'import socket, sys, time
+	"$PYTHON" -c 'import socket, sys, time
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[1])
 time.sleep(600)' "$1" 3>&- &
@@ -137,7 +137,7 @@ release()
 	run ctl list
 	says "exposure: all disks when nothing compresses, and the clients' minimums: 17.2M physical, 13 % of pool_max 128.0M"
 	ctl metrics >"$DIR/metrics"
-	python3 "${srcdir:-.}/tests/cli/metrics.py" <"$DIR/metrics"
+	"$PYTHON" "${srcdir:-.}/tests/cli/metrics.py" <"$DIR/metrics"
 	grep -q "^tmemd_exposure_bytes $exposure\$" "$DIR/metrics"
 	hold "$DIR/swap1.sock" swap1
 	[ "$(disk swap1 'd["pid"]')" -eq "$HOLDER" ]

@@ -66,7 +66,7 @@ start_under()
 
 start_manager()
 {
-	python3 "${srcdir:-.}/tests/cli/manager.py" "$DIR/notify" "$DIR/told" 3>&- &
+	"$PYTHON" "${srcdir:-.}/tests/cli/manager.py" "$DIR/notify" "$DIR/told" 3>&- &
 	manager=$!
 	for _ in $(seq 100); do
 		[ -S "$DIR/notify" ] && break

@@ -3,6 +3,7 @@
 
 TMEMD=$PWD/tmemd
 TMEMCTL=$PWD/tmemctl
+PYTHON=${PYTHON:-python3}
 
 # A directory for sockets and configuration, and one on a tmpfs for the arena.
 setup()
@@ -93,7 +94,7 @@ ctl()
 # A value from JSON on standard input: an expression on `d`.
 json()
 {
-	python3 -c 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
+	"$PYTHON" -ISc 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
 }
 
 # The output of the last `run` has this text.

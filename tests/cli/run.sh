@@ -15,4 +15,8 @@ command -v python3 >/dev/null || skip "python3 is not installed"
 [ "$(stat -f -c %T /dev/shm)" = tmpfs ] || skip "/dev/shm is not a tmpfs"
 [ -w /dev/shm ] || skip "/dev/shm is not writable"
 
+# What is called python3 may be a script that first looks for one; it is called hundreds of times.
+PYTHON=$(python3 -c 'import sys; print(sys.executable)')
+export PYTHON
+
 exec bats --tap "$@"

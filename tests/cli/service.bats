@@ -271,7 +271,7 @@ load lib
 @test "the service manager is told: READY, RELOADING, STOPPING" {
 	write_conf
 	ldd "$TMEMD" | grep -q libsystemd || skip "built without libsystemd"
-	python3 "${srcdir:-.}/tests/cli/manager.py" "$DIR/notify" "$DIR/told" 3>&- &
+	"$PYTHON" "${srcdir:-.}/tests/cli/manager.py" "$DIR/notify" "$DIR/told" 3>&- &
 	manager=$!
 	for _ in $(seq 100); do
 		[ -S "$DIR/notify" ] && break

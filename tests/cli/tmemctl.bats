@@ -74,7 +74,7 @@ refused()
 @test "metrics: Prometheus text, every line of it" {
 	setup_service
 	ctl metrics >"$DIR/metrics"
-	python3 "${srcdir:-.}/tests/cli/metrics.py" <"$DIR/metrics"
+	"$PYTHON" "${srcdir:-.}/tests/cli/metrics.py" <"$DIR/metrics"
 	grep -q '^tmemd_client_puts_total{client="vm1"} 0$' "$DIR/metrics"
 	grep -q '^tmemd_client_maximum_bytes{client="vm1"} 67108864$' "$DIR/metrics"
 	grep -q '^tmemd_pool_max_bytes 134217728$' "$DIR/metrics"
@@ -192,7 +192,7 @@ refused()
 @test "--json prints one whole JSON value, whatever the command" {
 	setup_service
 	for command in list stat "stat vm1" metrics freeable "reclaim 2M" "flush --all" version; do
-		ctl $command --json | python3 -m json.tool >/dev/null
+		ctl $command --json | "$PYTHON" -m json.tool >/dev/null
 	done
 }
 
