@@ -9,9 +9,9 @@
  * The points are the list of all publication steps, i.e. of stores that a restarted service reads:
  * a kill anywhere between two of them leaves what a kill at the first would. The kind says which
  * test kills at each of them: FAIL, STORE, REBUILD: tests/model/enumerate, FRONT:
- * tests/service/enumerate, DISK: tests/service/disk_restart. A point that its test never passes
- * makes that test fail. SLOW is no step: there a test makes one thread late, so that another comes
- * first.
+ * tests/service/enumerate, DISK: tests/service/disk_restart, SESSION: tests/service/disk_fdstore. A
+ * point that its test never passes makes that test fail. SLOW is no step: there a test makes one
+ * thread late, so that another comes first.
  *
  * Tests arm points by fault_arm(), or from outside by the environment variable TMEMD_FAULTS:
  * "name=action[:skip[:count]]" separated by commas; action is fail, kill or sleep (1 ms); the
@@ -89,7 +89,15 @@
 	X(LIFE_FORGOTTEN, "life_forgotten", FRONT, "no note any more, region file still there")    \
 	X(DISK_MADE, "disk_made", DISK, "pool of a disk made, no record of the disk")              \
 	X(DISK_EXECUTED, "disk_executed", DISK, "request executed, not completed in the ring")     \
-	X(DISK_COMPLETED, "disk_completed", DISK, "request completed, the guest not called")
+	X(DISK_COMPLETED, "disk_completed", DISK, "request completed, the guest not called")       \
+	X(SESSION_KEPT, "session_kept", SESSION,                                                   \
+	  "a new connection: its box is in the fd store, and empty")                               \
+	X(SESSION_FORGOTTEN, "session_forgotten", SESSION, "the box is empty, a message not read") \
+	X(SESSION_ANSWERED, "session_answered", SESSION,                                           \
+	  "messages are answered, the box is empty")                                               \
+	X(SESSION_RECORDED, "session_recorded", SESSION, "the last message is in the box")         \
+	X(SESSION_TAKEN, "session_taken", SESSION, "taken over, no request of it executed")        \
+	X(SESSION_ENDED, "session_ended", SESSION, "over: the box is empty, still in the fd store")
 
 enum fault_point {
 #define X(id, name, kind, text) FAULT_##id,
@@ -104,6 +112,7 @@ enum fault_kind {
 	FAULT_KIND_REBUILD, /* a step while it is rebuilt */
 	FAULT_KIND_FRONT,   /* a step of a client's life and its rings */
 	FAULT_KIND_DISK,    /* a step of a disk and its queues */
+	FAULT_KIND_SESSION, /* a step of a front end's connection that is kept over a restart */
 	FAULT_KIND_SLOW,    /* between two steps of one thread */
 };
 

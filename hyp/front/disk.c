@@ -4,8 +4,9 @@
  * side of a disk: socket, connection, messages.
  *
  * A disk has one front end at a time: two that write to one disk destroy what is on it. When the
- * service was away, the front end connects again by itself (QEMU: reconnect=), hands everything
- * over anew, and the rings in the guest's memory tell what was in flight.
+ * service was away, its connection is taken over (disk_session.c), or the front end connects again
+ * by itself (QEMU: reconnect=) and hands everything over anew; the rings in the guest's memory tell
+ * what was in flight.
  */
 #include "disk_priv.h"
 
@@ -70,15 +71,16 @@ static void drop_front_end(struct disk *disk)
 	disk->pid = 0;
 	pthread_rwlock_wrlock(&disk->lock);
 	disk_queues_finish(disk);
+	disk_session_end(disk);
 	vhost_close(disk->vhost);
 	disk->vhost = NULL;
 	atomic_store(&disk->lanes.broken, false);
 	leave(disk);
 }
 
-static int serve(struct disk *disk, int sock)
+static struct vhost_device device_of(struct disk *disk)
 {
-	struct vhost_device device = {
+	return (struct vhost_device){
 		.name = disk->name,
 		.features = blk_features(),
 		.max_queues = disk->record.known.queues,
@@ -88,6 +90,20 @@ static int serve(struct disk *disk, int sock)
 		.kick_changed = kick_changed,
 		.arg = disk,
 	};
+}
+
+static pid_t peer_of(int sock)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+
+	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+	return peer.pid;
+}
+
+static int serve(struct disk *disk, int sock)
+{
+	struct vhost_device device = device_of(disk);
 	struct vhost *vhost;
 	int r = vhost_open(&vhost, &device, sock);
 
@@ -100,9 +116,36 @@ static int serve(struct disk *disk, int sock)
 	}
 	pthread_rwlock_wrlock(&disk->lock);
 	disk->vhost = vhost;
+	disk_session_begin(disk);
 	pthread_rwlock_unlock(&disk->lock);
 	disk->connection = sock;
+	disk->pid = peer_of(sock);
 	return 0;
+}
+
+/* The front end that a former process served, when it can be gone on with. */
+static void take_front_end(struct disk *disk)
+{
+	struct vhost_device device = device_of(disk);
+	char err[256] = "";
+	int r;
+
+	pthread_rwlock_wrlock(&disk->lock);
+	r = disk_session_take(disk, &device, &disk->vhost, err, sizeof(err));
+	if (disk->vhost) {
+		disk->connection = vhost_connection(disk->vhost);
+		disk->pid = peer_of(disk->connection);
+		r = door_add_disk(disk, DOOR_DISK_CONNECTION, disk->connection);
+		fault(FAULT_SESSION_TAKEN);
+	}
+	if (r)
+		disk_session_end(disk);
+	leave(disk);
+	if (!r)
+		return;
+	log_msg(LOG_WARN, "disk %s: its front end has to connect again: %s", disk->name,
+		err[0] ? err : strerror(-r));
+	drop_front_end(disk);
 }
 
 /* The connection stays in the queue and would wake us without end: it has to wait a while. */
@@ -119,14 +162,13 @@ static void cannot_accept(struct disk *disk, int error)
 void disk_accept(struct disk *disk)
 {
 	int sock = accept4(disk->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), r;
-	struct ucred peer = {0};
-	socklen_t len = sizeof(peer);
+	pid_t pid;
 
 	if (sock < 0) {
 		cannot_accept(disk, errno);
 		return;
 	}
-	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+	pid = peer_of(sock);
 	if (disk->connection >= 0 && socket_peer_closed(disk->connection))
 		drop_front_end(disk);
 	if (disk->connection >= 0) {
@@ -134,18 +176,16 @@ void disk_accept(struct disk *disk)
 		counter_add(&disk->counters[CLIENT_CONNECTS_REFUSED], 1);
 		log_limited(LOG_WARN,
 			    "disk %s: connection of process %d refused: process %d has it",
-			    disk->name, (int)peer.pid, (int)disk->pid);
+			    disk->name, (int)pid, (int)disk->pid);
 		return;
 	}
 	r = serve(disk, sock);
-	if (!r) {
-		disk->pid = peer.pid;
+	if (!r)
 		return;
-	}
 	if (r == -ENOMEM)
 		close(sock);
-	log_limited(LOG_WARN, "disk %s: connection of process %d refused: %s", disk->name,
-		    (int)peer.pid, strerror(-r));
+	log_limited(LOG_WARN, "disk %s: connection of process %d refused: %s", disk->name, (int)pid,
+		    strerror(-r));
 }
 
 void disk_message(struct disk *disk)
@@ -157,7 +197,10 @@ void disk_message(struct disk *disk)
 		return;
 	pthread_rwlock_wrlock(&disk->lock);
 	disk_queues_finish(disk);
+	disk_session_forget(disk);
 	r = vhost_input(disk->vhost, err, sizeof(err));
+	if (!r)
+		disk_session_record(disk);
 	leave(disk);
 	if (!r)
 		return;
@@ -272,7 +315,7 @@ static struct disk *new_disk(struct front *front, const struct front_disk_config
 	disk->front = front;
 	disk->slot = slot;
 	disk->generation = ++front->generation;
-	disk->listener = disk->connection = -1;
+	disk->listener = disk->connection = disk->box[0] = disk->box[1] = -1;
 	disk->writeback = 1;
 	disk->lanes.front = front;
 	disk->lanes.place = slot;
@@ -369,6 +412,8 @@ static int add(struct front *front, const struct front_disk_config *config, char
 		release(disk);
 	else
 		serve_queues(disk);
+	if (!r)
+		take_front_end(disk);
 	return r;
 }
 
@@ -411,11 +456,18 @@ int front_disk_add(struct front *front, const struct front_disk_config *config, 
 	return r;
 }
 
-/* The workers have stopped, or are stopped here. */
+/*
+ * The workers have stopped, or are stopped here. In the first case it is the service that ends, and
+ * the front end stays for the next one.
+ */
 void disk_dispose(struct disk *disk)
 {
+	bool stopped = atomic_load(&disk->front->stop);
+
+	if (stopped)
+		disk_session_leave(disk);
 	drop_front_end(disk);
-	if (!atomic_load(&disk->front->stop)) {
+	if (!stopped) {
 		workers_pause(disk->front);
 		workers_remove(&disk->lanes);
 		workers_resume(disk->front);
@@ -433,9 +485,11 @@ int front_disk_remove(struct front *front, const char *name, bool force)
 
 	pthread_mutex_lock(&front->lock);
 	disk = find(front, name);
-	if (!disk)
+	if (!disk) {
+		/* A front end may wait for it all the same. */
+		fdstore_forget_pair(name);
 		r = -ENOENT;
-	else if (disk->connection >= 0 && !socket_peer_closed(disk->connection) && !force)
+	} else if (disk->connection >= 0 && !socket_peer_closed(disk->connection) && !force)
 		r = -EBUSY;
 	else
 		disk_dispose(disk);

@@ -110,6 +110,33 @@ struct disk_record {
 int disk_record_read(const struct store_client *client, struct disk_record *record);
 void disk_record_write(struct store_client *client, const struct disk_record *record);
 
+/* ---- disk_session.c: a connection outlives this process -------------------------------------- */
+
+/*
+ * All under disk.lock for writing, or before the workers know of the vhost. Nothing fails: what is
+ * not kept ends with this process.
+ *
+ * A new connection; its vhost is there.
+ */
+void disk_session_begin(struct disk *disk);
+
+/* Before something of it is read, and after that is answered. */
+void disk_session_forget(struct disk *disk);
+void disk_session_record(struct disk *disk);
+
+/* The connection is to be closed. Twice-callable. */
+void disk_session_end(struct disk *disk);
+
+/* It stays for the next process. Twice-callable. */
+void disk_session_leave(struct disk *disk);
+
+/*
+ * The session that a former process left: 0 with the vhost, or NULL when there was none; or a
+ * negated errno with a sentence: disk_session_end() then.
+ */
+int disk_session_take(struct disk *disk, const struct vhost_device *device, struct vhost **vhost,
+		      char *err, size_t errlen);
+
 /* ---- disk.c --------------------------------------------------------------------------------- */
 
 struct disk {
@@ -128,6 +155,7 @@ struct disk {
 	bool deaf;
 	int connection; /* of the vhost, which owns it; -1: no front end */
 	pid_t pid;	/* of the front end */
+	int box[2];	/* see disk_session.c; -1: none */
 
 	pthread_rwlock_t lock;
 	struct vhost *vhost; /* NULL: no front end */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The service manager holds duplicates of connections and doorbells over a restart: peers see no
- * end-of-file, and doorbells work again. Names are CLIENT/connection, CLIENT/inV, CLIENT/outV; a
- * client's name has no slash.
+ * end-of-file, and doorbells work again. Names are CLIENT/connection0, CLIENT/inV, CLIENT/outV, and
+ * DISK/session0, DISK/session1; the name of a client or disk has no slash.
  */
 #include "front_priv.h"
 
@@ -38,7 +38,7 @@ static void drop(int i)
 	given.names[i] = NULL;
 }
 
-/* Has the store recorded a life of the client whose descriptor this is? */
+/* Has the store recorded a life of the client, or a disk, whose descriptor this is? */
 static bool belongs_to_a_life(struct store *store, const char *name)
 {
 	char client_name[STORE_NAME_MAX], note[STORE_MAX_NOTE];
@@ -50,7 +50,8 @@ static bool belongs_to_a_life(struct store *store, const char *name)
 		return true;
 	snprintf(client_name, sizeof(client_name), "%.*s", (int)(slash - name), name);
 	client = store_client_find(store, client_name);
-	return client && store_client_note(client, note, sizeof(note)) != 0;
+	return client && store_client_note(client, note, sizeof(note)) != 0 &&
+	       !front_disk_damaged(client);
 }
 
 void fdstore_open(struct store *store)
@@ -75,72 +76,79 @@ void fdstore_close(void)
 	given.nr = 0;
 }
 
-static void keep(const struct front_client *client, const char *what, int index, int fd)
+static void keep(const char *name, const char *what, int index, int fd)
 {
 	char state[128 + STORE_NAME_MAX];
 
-	snprintf(state, sizeof(state), "FDSTORE=1\nFDNAME=%s/%s%d", client->name, what, index);
+	snprintf(state, sizeof(state), "FDSTORE=1\nFDNAME=%s/%s%d", name, what, index);
 	if (fd >= 0 && sd_pid_notify_with_fds(0, 0, state, &fd, 1) < 0)
-		log_limited(LOG_WARN, "client %s: the service manager does not keep %s%d",
-			    client->name, what, index);
+		log_limited(LOG_WARN, "%s: the service manager does not keep %s%d", name, what,
+			    index);
 }
 
-static void forget(const struct front_client *client, const char *what, int index)
+static void forget(const char *name, const char *what, int index)
 {
-	char name[64 + STORE_NAME_MAX];
+	char whole[64 + STORE_NAME_MAX];
 
-	snprintf(name, sizeof(name), "%s/%s%d", client->name, what, index);
-	notify_remove(name);
+	snprintf(whole, sizeof(whole), "%s/%s%d", name, what, index);
+	notify_remove(whole);
 }
 
 /* What was handed over and not taken: the life ended while nobody was here. */
-static void forget_given(const struct front_client *client)
+static void forget_given(const char *name)
 {
-	size_t len = strlen(client->name);
+	size_t len = strlen(name);
 
 	for (int i = 0; i < given.nr; i++)
-		if (given.names[i] && !strncmp(given.names[i], client->name, len) &&
+		if (given.names[i] && !strncmp(given.names[i], name, len) &&
 		    given.names[i][len] == '/')
 			drop(i);
 }
 
+static int take(const char *name, const char *what, int index)
+{
+	char whole[64 + STORE_NAME_MAX];
+
+	snprintf(whole, sizeof(whole), "%s/%s%d", name, what, index);
+	for (int i = 0; i < given.nr; i++)
+		if (given.names[i] && !strcmp(given.names[i], whole)) {
+			free(given.names[i]);
+			given.names[i] = NULL;
+			return SD_LISTEN_FDS_START + i;
+		}
+	return -1;
+}
+
+bool fdstore_is_there(void)
+{
+	return getenv("NOTIFY_SOCKET") != NULL;
+}
+
+/* ---- Clients -------------------------------------------------------------------------------- */
+
 void fdstore_keep(struct front_client *client)
 {
-	if (!getenv("NOTIFY_SOCKET"))
+	if (!fdstore_is_there())
 		return;
-	keep(client, "connection", 0, client->connection);
+	keep(client->name, "connection", 0, client->connection);
 	for (unsigned v = 0; v < client->max_rings; v++) {
-		keep(client, "in", (int)v, client->rings[v].bell_in);
-		keep(client, "out", (int)v, client->rings[v].bell_out);
+		keep(client->name, "in", (int)v, client->rings[v].bell_in);
+		keep(client->name, "out", (int)v, client->rings[v].bell_out);
 	}
 	client->kept = true;
 }
 
 void fdstore_forget(struct front_client *client)
 {
-	forget_given(client);
+	forget_given(client->name);
 	if (!client->kept)
 		return;
-	forget(client, "connection", 0);
+	forget(client->name, "connection", 0);
 	for (unsigned v = 0; v < client->max_rings; v++) {
-		forget(client, "in", (int)v);
-		forget(client, "out", (int)v);
+		forget(client->name, "in", (int)v);
+		forget(client->name, "out", (int)v);
 	}
 	client->kept = false;
-}
-
-static int take(const struct front_client *client, const char *what, int index)
-{
-	char name[64 + STORE_NAME_MAX];
-
-	snprintf(name, sizeof(name), "%s/%s%d", client->name, what, index);
-	for (int i = 0; i < given.nr; i++)
-		if (given.names[i] && !strcmp(given.names[i], name)) {
-			free(given.names[i]);
-			given.names[i] = NULL;
-			return SD_LISTEN_FDS_START + i;
-		}
-	return -1;
 }
 
 bool fdstore_take(struct front_client *client)
@@ -149,11 +157,11 @@ bool fdstore_take(struct front_client *client)
 	int fd;
 
 	for (unsigned v = 0; v < client->max_rings; v++) {
-		client->rings[v].bell_in = take(client, "in", (int)v);
-		client->rings[v].bell_out = take(client, "out", (int)v);
+		client->rings[v].bell_in = take(client->name, "in", (int)v);
+		client->rings[v].bell_out = take(client->name, "out", (int)v);
 		complete &= client->rings[v].bell_in >= 0 && client->rings[v].bell_out >= 0;
 	}
-	fd = take(client, "connection", 0);
+	fd = take(client->name, "connection", 0);
 	if (fd >= 0 && door_add(client, DOOR_CONNECTION, fd)) {
 		close(fd);
 		fd = -1;
@@ -161,6 +169,39 @@ bool fdstore_take(struct front_client *client)
 	client->connection = fd;
 	client->kept = true; /* in part at least: forgotten with the life */
 	return complete;
+}
+
+/* ---- Disks ---------------------------------------------------------------------------------- */
+
+#define PAIR "session"
+
+void fdstore_keep_pair(const char *name, const int pair[2])
+{
+	for (int i = 0; i < 2; i++)
+		keep(name, PAIR, i, pair[i]);
+}
+
+void fdstore_forget_pair(const char *name)
+{
+	forget_given(name);
+	for (int i = 0; i < 2; i++)
+		forget(name, PAIR, i);
+}
+
+bool fdstore_take_pair(const char *name, int pair[2])
+{
+	for (int i = 0; i < 2; i++)
+		pair[i] = take(name, PAIR, i);
+	if (pair[0] >= 0 && pair[1] >= 0)
+		return true;
+	for (int i = 0; i < 2; i++) {
+		if (pair[i] < 0)
+			continue;
+		forget(name, PAIR, i);
+		close(pair[i]);
+		pair[i] = -1;
+	}
+	return false;
 }
 
 #else
@@ -187,6 +228,29 @@ void fdstore_forget(struct front_client *client)
 bool fdstore_take(struct front_client *client)
 {
 	(void)client;
+	return false;
+}
+
+bool fdstore_is_there(void)
+{
+	return false;
+}
+
+void fdstore_keep_pair(const char *name, const int pair[2])
+{
+	(void)name;
+	(void)pair;
+}
+
+void fdstore_forget_pair(const char *name)
+{
+	(void)name;
+}
+
+bool fdstore_take_pair(const char *name, int pair[2])
+{
+	(void)name;
+	(void)pair;
 	return false;
 }
 

@@ -442,7 +442,7 @@ int ivshmem_watch_bells(struct front_client *client);
 void ivshmem_drop_bells(struct front_client *client);
 void ivshmem_close(struct front_client *client);
 
-/* ---- fdstore.c: the service manager keeps connection and doorbells over a restart ----------- */
+/* ---- fdstore.c: the service manager keeps descriptors over a restart ------------------------ */
 
 /*
  * Looks what the service manager handed us, and lets it forget what belongs to no life that the
@@ -458,6 +458,18 @@ void fdstore_forget(struct front_client *client);
 
 /* Takes back the doorbells (and the connection when there is one); false: not all were kept. */
 bool fdstore_take(struct front_client *client);
+
+/* There is a service manager; nobody knows whether its store has room. */
+bool fdstore_is_there(void);
+
+/* Two descriptors of the disk of that name. */
+void fdstore_keep_pair(const char *name, const int pair[2]);
+
+/* Lets it forget what is kept, or was handed over, for that name. */
+void fdstore_forget_pair(const char *name);
+
+/* Takes back both; false: they were not kept, what was is forgotten. */
+bool fdstore_take_pair(const char *name, int pair[2]);
 
 /* ---- door.c --------------------------------------------------------------------------------- */
 

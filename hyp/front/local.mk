@@ -10,6 +10,7 @@ libfront_a_SOURCES = \
 	hyp/front/disk.c hyp/front/disk_priv.h \
 	hyp/front/disk_queue.c \
 	hyp/front/disk_record.c \
+	hyp/front/disk_session.c \
 	hyp/front/door.c \
 	hyp/front/fdstore.c \
 	hyp/front/front.c \

@@ -6,35 +6,32 @@
  */
 #include "vhost_priv.h"
 
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/log.h"
 
 #define PAGE_SHIFT 12
 
-int handle_set_log_base(struct vhost *vhost, struct message *m)
+const char *dirty_open(struct vhost *vhost, uint64_t offset, uint64_t bytes, int fd)
 {
-	uint64_t bytes = m->payload.log.bytes, offset = m->payload.log.offset;
-	int fd = message_take_fd(m, 0);
 	struct mapping mapping = {0};
-	const char *why;
+	const char *why = mapping_open(&mapping, fd, offset, bytes);
 
-	if (!(vhost->protocol & BIT(PROTOCOL_LOG_SHMFD)) || m->header.size < 16)
-		why = "shared memory for it was not negotiated";
-	else if (fd < 0)
-		why = "no file came with it";
-	else
-		why = mapping_open(&mapping, fd, offset, bytes);
-	if (fd >= 0)
-		close(fd);
 	if (why)
-		return message_refuse(vhost, "the dirty log cannot be used: %s", why);
+		return why;
 	dirty_close(vhost);
 	vhost->log = mapping;
 	vhost->log_bytes = bytes;
-	return 0;
+	vhost->log_offset = offset;
+	return NULL;
+}
+
+int handle_set_log_base(struct vhost *vhost, struct message *m)
+{
+	const char *why = "shared memory for it was not negotiated";
+
+	if (vhost->protocol & BIT(PROTOCOL_LOG_SHMFD) && m->header.size >= 16)
+		why = dirty_open(vhost, m->payload.log.offset, m->payload.log.bytes,
+				 message_take_fd(m, 0));
+	return why ? message_refuse(vhost, "the dirty log cannot be used: %s", why) : 0;
 }
 
 void dirty_close(struct vhost *vhost)
@@ -91,4 +88,14 @@ void dirty_used(struct vhost *vhost, const struct queue *queue, uint64_t offset,
 		beyond(vhost, base);
 	else
 		dirty_mark(vhost, base + offset, bytes);
+}
+
+void dirty_ring(struct vhost *vhost, const struct queue *queue)
+{
+	const struct layout *l = queue->layout;
+
+	if (!dirty_ring_wanted(vhost, queue))
+		return;
+	dirty_mark(vhost, queue->desc_guest, l->desc_bytes + queue->num * l->desc_each);
+	dirty_used(vhost, queue, 0, l->used_bytes + queue->num * l->used_each);
 }

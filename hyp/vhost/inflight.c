@@ -144,24 +144,33 @@ void *inflight_record(struct vhost *vhost, unsigned queue)
 	return vhost->inflight.base + queue * region_bytes(vhost, is->queue_size);
 }
 
-static bool in_use(struct vhost *vhost)
+bool inflight_in_use(const void *record)
+{
+	const struct record_split *r = record; /* both begin alike */
+
+	return LOAD_ACQUIRE(r->version) == RECORD_VERSION;
+}
+
+static bool any_in_use(struct vhost *vhost)
 {
 	for (unsigned i = 0; i < vhost->inflight_is.queues; i++) {
-		struct record_split *record = inflight_record(vhost, i); /* both begin alike */
+		const void *record = inflight_record(vhost, i);
 
-		if (record && READ_ONCE(record->version) == RECORD_VERSION)
+		if (record && inflight_in_use(record))
 			return true;
 	}
 	return false;
 }
 
-/* Whose content it tells of. */
-static int check_instance(struct vhost *vhost)
+int inflight_check(struct vhost *vhost)
 {
-	struct tail *t = tail(vhost);
+	struct tail *t;
 
-	if (in_use(vhost) && (READ_ONCE(t->magic) != TAIL_MAGIC ||
-			      READ_ONCE(t->instance) != vhost->device.instance)) {
+	if (!vhost->inflight.base)
+		return 0;
+	t = tail(vhost);
+	if (any_in_use(vhost) && (READ_ONCE(t->magic) != TAIL_MAGIC ||
+				  READ_ONCE(t->instance) != vhost->device.instance)) {
 		inflight_close(vhost);
 		return session_fail(vhost, -ESTALE,
 				    "the guest was using this device before its content was lost "
@@ -180,33 +189,44 @@ static bool any_running(const struct vhost *vhost)
 	return false;
 }
 
-int handle_set_inflight_fd(struct vhost *vhost, struct message *m)
+/* Without a record a guest lives as well; it is only not safe from our death. */
+static bool is_too_small(const struct vhost *vhost, const struct wire_inflight *inflight)
 {
-	const struct wire_inflight *inflight = &m->payload.inflight;
-	int fd = message_take_fd(m, 0);
+	if (inflight->bytes >= all_bytes(vhost, inflight))
+		return false;
+	log_limited(LOG_NOTE, "%s: an in-flight record of %llu bytes is too small and not used",
+		    vhost->device.name, (unsigned long long)inflight->bytes);
+	return true;
+}
+
+const char *inflight_open(struct vhost *vhost, const struct wire_inflight *inflight, int fd)
+{
 	const char *why = NULL;
 
-	if (any_running(vhost))
-		why = "a queue is running";
-	else if (fd < 0)
-		why = "no file came with it";
-	else if (!sizes_possible(vhost, inflight) || inflight->offset % 16 || inflight->bytes % 16)
-		why = "its sizes are impossible";
-	if (!why)
-		inflight_close(vhost);
-	/* Without a record a guest lives as well; it is only not safe from our death. */
-	if (!why && inflight->bytes < all_bytes(vhost, inflight))
-		log_limited(LOG_NOTE,
-			    "%s: an in-flight record of %llu bytes is too small and not used",
-			    vhost->device.name, (unsigned long long)inflight->bytes);
-	else if (!why)
-		why = mapping_open(&vhost->inflight, fd, inflight->offset, inflight->bytes);
-	if (fd >= 0)
+	if (fd < 0)
+		return "no file came with it";
+	if (!sizes_possible(vhost, inflight) || inflight->offset % 16 || inflight->bytes % 16) {
 		close(fd);
-	if (why)
-		return message_refuse(vhost, "the in-flight record cannot be used: %s", why);
-	vhost->inflight_is = *inflight;
-	return vhost->inflight.base ? check_instance(vhost) : 0;
+		return "its sizes are impossible";
+	}
+	inflight_close(vhost);
+	if (is_too_small(vhost, inflight))
+		close(fd);
+	else
+		why = mapping_open(&vhost->inflight, fd, inflight->offset, inflight->bytes);
+	if (!why)
+		vhost->inflight_is = *inflight;
+	return why;
+}
+
+int handle_set_inflight_fd(struct vhost *vhost, struct message *m)
+{
+	const char *why = "a queue is running";
+
+	if (!any_running(vhost))
+		why = inflight_open(vhost, &m->payload.inflight, message_take_fd(m, 0));
+	return why ? message_refuse(vhost, "the in-flight record cannot be used: %s", why)
+		   : inflight_check(vhost);
 }
 
 void inflight_close(struct vhost *vhost)
@@ -245,7 +265,7 @@ bool inflight_packed_find(struct queue *queue, struct position *at,
 	struct position intended, old;
 	union packed_word word;
 
-	if (!record || LOAD_ACQUIRE(record->version) != RECORD_VERSION)
+	if (!record || !inflight_in_use(record))
 		return false;
 	word.whole = READ_ONCE(record->word.whole);
 	intended = (struct position){word.used_idx, word.used_wrap_counter & 1};

@@ -10,6 +10,7 @@ libvhost_a_SOURCES = \
 	hyp/vhost/message.c \
 	hyp/vhost/packed.c \
 	hyp/vhost/queue.c \
+	hyp/vhost/saved.c \
 	hyp/vhost/session.c \
 	hyp/vhost/setup.c \
 	hyp/vhost/split.c

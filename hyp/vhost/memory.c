@@ -77,10 +77,12 @@ static const char *map(struct mapping *mapping, int fd, uint64_t offset, uint64_
 	return NULL;
 }
 
-const char *mapping_open(struct mapping *mapping, int fd, uint64_t offset, uint64_t bytes)
+static const char *check_and_map(struct mapping *mapping, int fd, uint64_t offset, uint64_t bytes)
 {
 	struct stat st;
 
+	if (fd < 0)
+		return "no file came with it";
 	if (!bytes || bytes > INT64_MAX / 2 || offset > INT64_MAX / 2)
 		return "its size or offset is impossible";
 	if (fstat(fd, &st))
@@ -92,6 +94,17 @@ const char *mapping_open(struct mapping *mapping, int fd, uint64_t offset, uint6
 	return map(mapping, fd, offset, bytes, granule(&st));
 }
 
+const char *mapping_open(struct mapping *mapping, int fd, uint64_t offset, uint64_t bytes)
+{
+	const char *why = check_and_map(mapping, fd, offset, bytes);
+
+	if (!why)
+		mapping->fd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return why;
+}
+
 bool mapping_close(struct mapping *mapping)
 {
 	bool lost = mapping_lost(mapping);
@@ -99,6 +112,7 @@ bool mapping_close(struct mapping *mapping)
 	if (mapping->base) {
 		sigbus_unwatch(mapping->map);
 		munmap(mapping->map, mapping->map_bytes);
+		close(mapping->fd);
 	}
 	mapping->base = NULL;
 	return lost;
@@ -135,10 +149,10 @@ const char *memory_add(struct memory *memory, const struct wire_region *region, 
 	struct slot *slot = &memory->slots[memory->nr];
 	const char *why = check(memory, region);
 
-	if (!why && fd < 0)
-		why = "no file came with it";
 	if (!why)
 		why = mapping_open(&slot->mapping, fd, region->offset, region->bytes);
+	else if (fd >= 0)
+		close(fd);
 	if (why)
 		return why;
 	slot->at = *region;

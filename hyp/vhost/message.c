@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -68,12 +67,12 @@ static int reply_u64(struct vhost *vhost, uint64_t value)
 
 /* ---- Features ------------------------------------------------------------------------------- */
 
-static const uint64_t protocol_offered =
+const uint64_t message_protocol_offered =
 	BIT(PROTOCOL_MQ) | BIT(PROTOCOL_LOG_SHMFD) | BIT(PROTOCOL_REPLY_ACK) |
 	BIT(PROTOCOL_BACKEND_REQ) | BIT(PROTOCOL_CONFIG) | BIT(PROTOCOL_INFLIGHT_SHMFD) |
 	BIT(PROTOCOL_RESET_DEVICE) | BIT(PROTOCOL_CONFIGURE_MEM_SLOTS) | BIT(PROTOCOL_STATUS);
 
-static uint64_t offered(const struct vhost *vhost)
+uint64_t message_offered(const struct vhost *vhost)
 {
 	return vhost->device.features | BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_F_RING_PACKED) |
 	       BIT(VIRTIO_RING_F_INDIRECT_DESC) | BIT(VIRTIO_RING_F_EVENT_IDX) |
@@ -83,12 +82,12 @@ static uint64_t offered(const struct vhost *vhost)
 static int get_features(struct vhost *vhost, struct message *m)
 {
 	(void)m;
-	return reply_u64(vhost, offered(vhost));
+	return reply_u64(vhost, message_offered(vhost));
 }
 
 static int set_features(struct vhost *vhost, struct message *m)
 {
-	uint64_t unknown = m->payload.u64 & ~offered(vhost);
+	uint64_t unknown = m->payload.u64 & ~message_offered(vhost);
 
 	vhost->refused = unknown != 0;
 	if (unknown)
@@ -101,12 +100,12 @@ static int set_features(struct vhost *vhost, struct message *m)
 static int get_protocol_features(struct vhost *vhost, struct message *m)
 {
 	(void)m;
-	return reply_u64(vhost, protocol_offered);
+	return reply_u64(vhost, message_protocol_offered);
 }
 
 static int set_protocol_features(struct vhost *vhost, struct message *m)
 {
-	uint64_t unknown = m->payload.u64 & ~protocol_offered;
+	uint64_t unknown = m->payload.u64 & ~message_protocol_offered;
 
 	if (unknown)
 		return message_refuse(vhost, "protocol features %#llx were not offered",
@@ -223,15 +222,13 @@ static int set_config(struct vhost *vhost, struct message *m)
 	return 0;
 }
 
-/* Only a Unix socket: others might wait where we must not. */
 static int set_backend_req_fd(struct vhost *vhost, struct message *m)
 {
-	int fd = message_take_fd(m, 0), domain = -1;
-	socklen_t len = sizeof(domain);
+	int fd = message_take_fd(m, 0);
 
 	if (fd < 0)
 		return message_refuse(vhost, "no socket came with it");
-	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) || domain != AF_UNIX) {
+	if (!session_is_unix_socket(fd)) {
 		close(fd);
 		return message_refuse(vhost, "what came with it is not a Unix socket");
 	}
@@ -248,8 +245,6 @@ static int add_region(struct vhost *vhost, struct memory *memory, const struct w
 {
 	const char *why = memory_add(memory, region, fd);
 
-	if (fd >= 0)
-		close(fd);
 	return why ? message_refuse(vhost, "memory of %#llx bytes at guest address %#llx: %s",
 				    (unsigned long long)region->bytes,
 				    (unsigned long long)region->guest, why)

@@ -226,6 +226,14 @@ void vhost_config_changed(struct vhost *vhost)
 			    vhost->device.name, strerror(errno));
 }
 
+bool session_is_unix_socket(int fd)
+{
+	int domain = -1;
+	socklen_t len = sizeof(domain);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) && domain == AF_UNIX;
+}
+
 /* ---- Opening and closing -------------------------------------------------------------------- */
 
 int vhost_open(struct vhost **vhost, const struct vhost_device *device, int connection)
@@ -266,6 +274,11 @@ void vhost_close(struct vhost *vhost)
 		close(vhost->backend);
 	close(vhost->connection);
 	free(vhost);
+}
+
+int vhost_connection(const struct vhost *vhost)
+{
+	return vhost->connection;
 }
 
 uint64_t vhost_features(const struct vhost *vhost)

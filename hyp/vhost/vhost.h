@@ -80,6 +80,9 @@ int vhost_input(struct vhost *vhost, char *err, size_t errlen);
 /* Exclusive. Tells the front end that the configuration space has changed, if it can be told. */
 void vhost_config_changed(struct vhost *vhost);
 
+/* Its socket, still the vhost's. */
+int vhost_connection(const struct vhost *vhost);
+
 /* Features that the driver accepted: those of the device and of the transport. */
 uint64_t vhost_features(const struct vhost *vhost);
 
@@ -88,6 +91,37 @@ uint64_t vhost_features(const struct vhost *vhost);
  * closed. To be asked after requests were executed. Any thread under the lock.
  */
 bool vhost_lost(const struct vhost *vhost);
+
+/* ---- Over our death ------------------------------------------------------------------------- */
+
+#define VHOST_SAVED_BYTES 3072
+#define VHOST_SAVED_FDS (4 + VHOST_MAX_SLOTS + 3 * VHOST_MAX_QUEUES)
+
+/*
+ * All that was said on a connection, and its files: the connection itself, the channel back,
+ * memory, records, eventfds. Whoever has both can go on, and the front end does not notice.
+ */
+struct vhost_saved {
+	uint8_t bytes[VHOST_SAVED_BYTES]; /* its form has a version; no pointers */
+	unsigned nr_fds;
+	int fds[VHOST_SAVED_FDS];
+};
+
+/*
+ * Exclusive. False: nobody could go on, because a message is read in part, or memory was lost. The
+ * descriptors stay the vhost's. What was saved is true up to the next vhost_input(), also while
+ * requests are executed: where the queues are is not in it, the rings say that.
+ */
+bool vhost_save(const struct vhost *vhost, struct vhost_saved *saved);
+
+/*
+ * A vhost that goes on where the one that was saved was; in place of vhost_open(). What was saved
+ * is checked like what a front end says. Takes the descriptors over, also when it fails: 0 or a
+ * negated errno with a sentence: -EPROTO, -ENOMEM, -ESTALE as in vhost_input(). As after
+ * vhost_input(), any queue may run.
+ */
+int vhost_restore(struct vhost **vhost, const struct vhost_device *device,
+		  const struct vhost_saved *saved, char *err, size_t errlen);
 
 /* ---- Queues --------------------------------------------------------------------------------- */
 

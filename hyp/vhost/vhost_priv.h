@@ -125,14 +125,15 @@ struct message {
 
 struct mapping {
 	uint8_t *base; /* of the bytes that were asked for; NULL: none */
+	int fd;	       /* of the file, for vhost_save() */
 	void *map;     /* the whole of it */
 	size_t map_bytes;
 	_Atomic bool *lost; /* see sigbus.h */
 };
 
 /*
- * Maps a part of a file, shared, neither locked nor dumped. The descriptor is not kept. NULL, or
- * what is wrong.
+ * Maps a part of a file, shared, neither locked nor dumped. The descriptor (-1: there is none,
+ * which is wrong) is the mapping's from now on, or closed. NULL, or what is wrong.
  */
 const char *mapping_open(struct mapping *mapping, int fd, uint64_t offset, uint64_t bytes);
 
@@ -155,7 +156,7 @@ struct memory {
 	struct slot slots[VHOST_MAX_SLOTS];
 };
 
-/* NULL, or what is wrong; then nothing has changed. */
+/* NULL, or what is wrong; then nothing has changed. The descriptor as in mapping_open(). */
 const char *memory_add(struct memory *memory, const struct wire_region *region, int fd);
 
 /* The caller sees that nobody uses the memory any more. *lost is set when it was lost. */
@@ -286,6 +287,7 @@ struct vhost {
 
 	struct mapping log;
 	uint64_t log_bytes;
+	uint64_t log_offset; /* in its file */
 
 	struct mapping inflight;
 	struct wire_inflight inflight_is; /* what is mapped */
@@ -340,6 +342,18 @@ int handle_get_inflight_fd(struct vhost *vhost, struct message *m);
 int handle_set_inflight_fd(struct vhost *vhost, struct message *m);
 void inflight_close(struct vhost *vhost);
 
+/*
+ * Maps a record in place of the former one, which goes in any case; one that is too small is left
+ * out. The descriptor as in mapping_open(). NULL, or what is wrong.
+ */
+const char *inflight_open(struct vhost *vhost, const struct wire_inflight *inflight, int fd);
+
+/* Whose content it tells of. 0, or what message_handle() returns; then it is closed. */
+int inflight_check(struct vhost *vhost);
+
+/* A part of the record is in use, i.e. says where its queue is. */
+bool inflight_in_use(const void *record);
+
 /* The part of a queue in the present layout; NULL: it has none. */
 void *inflight_record(struct vhost *vhost, unsigned queue);
 
@@ -364,6 +378,9 @@ void inflight_packed_settle(struct queue *queue, struct position to);
 int handle_set_log_base(struct vhost *vhost, struct message *m);
 void dirty_close(struct vhost *vhost);
 
+/* Maps a log in place of the former one, as mapping_open(); else that one stays. */
+const char *dirty_open(struct vhost *vhost, uint64_t offset, uint64_t bytes, int fd);
+
 static inline bool dirty_logging(const struct vhost *vhost)
 {
 	return vhost->log.base && has_feature(vhost, VHOST_F_LOG_ALL);
@@ -383,6 +400,9 @@ static inline bool dirty_ring_wanted(const struct vhost *vhost, const struct que
 }
 void dirty_used(struct vhost *vhost, const struct queue *queue, uint64_t offset, uint64_t bytes);
 
+/* All of a running queue's ring: a former process may have died between a write and its mark. */
+void dirty_ring(struct vhost *vhost, const struct queue *queue);
+
 /* ---- message.c, session.c ------------------------------------------------------------------- */
 
 /*
@@ -400,6 +420,13 @@ int session_fail(struct vhost *vhost, int error, const char *fmt, ...)
 
 /* The i-th descriptor of the message, for the caller to close; -1: there is none. */
 int message_take_fd(struct message *m, unsigned i);
+
+/* Others might wait where we must not. */
+bool session_is_unix_socket(int fd);
+
+/* What may be negotiated: features, and protocol features. */
+uint64_t message_offered(const struct vhost *vhost);
+extern const uint64_t message_protocol_offered;
 
 /* Sends without waiting. `fd`: sent along, -1: none. As message_handle(). */
 int session_reply(struct vhost *vhost, const void *payload, uint32_t size, int fd);

@@ -405,7 +405,7 @@ static void refused_regions(void)
 		CU_ASSERT_FATAL(bad[i] >= 0);
 		CU_ASSERT_EQUAL(peer_slot(&peer, 37, &fine, bad[i]), 1);
 	}
-	CU_ASSERT_PTR_NOT_NULL(strstr(mapping_open(&mapping, proc, 0, 1), "memfd"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(mapping_open(&mapping, dup(proc), 0, 1), "memfd"));
 	CU_ASSERT_EQUAL(open_fds(), before + 4);
 	/* The same with a proper file. */
 	CU_ASSERT_EQUAL(peer_slot(&peer, 37, &fine, peer.file), 0);
