@@ -186,7 +186,8 @@ static const char *restore_files(struct vhost *vhost, const struct saved *s, str
 	const char *why = NULL;
 
 	vhost->backend = next_fd(files, s->backend);
-	if (vhost->backend >= 0 && !session_is_unix_socket(vhost->backend))
+	if (!session_is_unix_socket(vhost->connection) ||
+	    (vhost->backend >= 0 && !session_is_unix_socket(vhost->backend)))
 		return "what was saved is damaged";
 	if (s->log)
 		why = dirty_open(vhost, s->log_offset, s->log_bytes, next_fd(files, true));

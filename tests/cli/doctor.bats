@@ -225,6 +225,11 @@ with_systemd()
 	stop_tmemd
 	NOTIFY_SOCKET=$DIR/notify FDSTORE=5 start_tmemd
 	finds_not fd-store
+	# And two for each disk.
+	ctl disk create swap1 --size 8M --queues 4 --socket "$DIR/swap1.sock"
+	finds fd-store "keeps 5 descriptors over a restart, 7 are needed"
+	ctl disk remove swap1
+	finds_not fd-store
 	stop_tmemd
 	# It does not say how many.
 	NOTIFY_SOCKET=$DIR/notify start_tmemd
@@ -240,6 +245,9 @@ with_systemd()
 	stop_tmemd
 	start_under prlimit --nofile=195:195
 	finds_not descriptors
+	# For each disk what is kept, its socket, and all that a front end can hand over.
+	ctl disk create swap1 --size 8M --queues 4 --socket "$DIR/swap1.sock"
+	finds descriptors "may open 195 files, and needs 278"
 	stop_tmemd
 }
 

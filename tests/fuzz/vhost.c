@@ -145,15 +145,20 @@ static void on_load(const void *address)
 
 /* ---- The front end -------------------------------------------------------------------------- */
 
+static struct vhost_device device_of(uint64_t instance)
+{
+	return (struct vhost_device){.name = "fuzz",
+				     .features = BIT(6),
+				     .max_queues = QUEUES,
+				     .instance = instance,
+				     .get_config = get_config,
+				     .set_config = set_config,
+				     .kick_changed = kick_changed};
+}
+
 static void connect_back_end(uint64_t instance)
 {
-	struct vhost_device device = {.name = "fuzz",
-				      .features = BIT(6),
-				      .max_queues = QUEUES,
-				      .instance = instance,
-				      .get_config = get_config,
-				      .set_config = set_config,
-				      .kick_changed = kick_changed};
+	struct vhost_device device = device_of(instance);
 	int socks[2];
 
 	MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks),
@@ -531,6 +536,33 @@ static void die(struct bytes *in)
 			set_up(i);
 }
 
+/* The back end dies, and the next one goes on with what it saved, and what became of that. */
+static void take_over(struct bytes *in)
+{
+	unsigned what = (unsigned)take(in, 1);
+	struct vhost_device device = device_of(what & 1 ? 1 : 1 + (what >> 1 & 1));
+	struct vhost_saved saved;
+	char err[256] = "";
+	int r = -EPROTO;
+
+	if (vhost_save(me.vhost, &saved)) {
+		if (what & 4)
+			saved.bytes[take(in, 2) % sizeof(saved.bytes)] ^= (uint8_t)take(in, 1);
+		for (unsigned i = 0; i < saved.nr_fds; i++)
+			saved.fds[i] = fcntl(saved.fds[i], F_DUPFD_CLOEXEC, 0);
+		vhost_close(me.vhost);
+		for (unsigned i = 0; i < QUEUES; i++)
+			MUST(me.kicks[i] < 0, "a kick was left");
+		r = vhost_restore(&me.vhost, &device, &saved, err, sizeof(err));
+		MUST(!r || err[0], "no sentence");
+		MUST(!r == !!me.vhost, "%d and a back end", r);
+	}
+	if (!r)
+		return;
+	disconnect();
+	connect_back_end(1);
+}
+
 static void scribble_record(struct bytes *in)
 {
 	uint64_t at = take(in, 1), value = take(in, 4);
@@ -599,6 +631,9 @@ static void operation(struct bytes *in)
 			break;
 		case 1:
 			scribble_record(in);
+			break;
+		case 2:
+			take_over(in);
 			break;
 		default:
 			die(in);

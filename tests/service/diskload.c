@@ -7,6 +7,7 @@
 
 #define OPEN_MS 5000
 #define STALL_MS 30000u
+#define CALL_MS 1000u
 #define RECONNECT_MS 30000u
 #define HOT_BLOCKS 256u	 /* of each queue's part: half of the requests go there */
 #define LOAD_SEGMENTS 17 /* at most that many pieces, of odd lengths */
@@ -135,7 +136,7 @@ static void reap(struct load *load, unsigned queue)
 
 	vu_kick(load->vu, queue);
 	for (;;) {
-		r = vu_reap(load->vu, queue, 1000, &op, &status);
+		r = vu_reap(load->vu, queue, load->call_ms ? load->call_ms : CALL_MS, &op, &status);
 		if (r == 1)
 			break;
 		if (r == -ECONNRESET)

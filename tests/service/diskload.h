@@ -61,6 +61,7 @@ struct load {
 	unsigned queues;
 	unsigned depth;	   /* of each queue */
 	unsigned stall_ms; /* no request takes longer; 0: 30 s */
+	unsigned call_ms;  /* a completion is called for within that time; 0: 1 s */
 	bool survives;	   /* connects again when tmemd went away */
 	struct rng rng;
 
@@ -78,7 +79,7 @@ struct load {
 	pthread_t thread;
 };
 
-/* For an empty disk; queues, depth, stall_ms, survives may be set afterwards. */
+/* For an empty disk; queues, depth, stall_ms, call_ms, survives may be set afterwards. */
 void load_init(struct load *load, struct vu *vu, unsigned queues, uint64_t seed);
 void load_free(struct load *load);
 

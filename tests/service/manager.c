@@ -19,7 +19,7 @@ static struct {
 	char name[96];
 	int fd;
 } kept[MAX_KEPT];
-static int nr_kept;
+static int nr_kept, max_kept = MAX_KEPT;
 
 static void forget(const char *name)
 {
@@ -28,6 +28,12 @@ static void forget(const char *name)
 			close(kept[i].fd);
 			kept[i--] = kept[--nr_kept];
 		}
+}
+
+static void keep(const char *name, int fd)
+{
+	snprintf(kept[nr_kept].name, sizeof(kept[nr_kept].name), "%s", name);
+	kept[nr_kept++].fd = fd;
 }
 
 static void handle(const char *text, int fd)
@@ -40,9 +46,8 @@ static void handle(const char *text, int fd)
 	pthread_mutex_lock(&lock);
 	if (strstr(text, "FDSTOREREMOVE=1")) {
 		forget(copy);
-	} else if (strstr(text, "FDSTORE=1") && fd >= 0 && nr_kept < MAX_KEPT) {
-		strcpy(kept[nr_kept].name, copy);
-		kept[nr_kept++].fd = fd;
+	} else if (strstr(text, "FDSTORE=1") && fd >= 0 && nr_kept < max_kept) {
+		keep(copy, fd);
 		fd = -1;
 	}
 	pthread_mutex_unlock(&lock);
@@ -99,6 +104,41 @@ int manager_kept(void)
 	n = nr_kept;
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+void manager_limit(int max)
+{
+	pthread_mutex_lock(&lock);
+	max_kept = max;
+	pthread_mutex_unlock(&lock);
+}
+
+int manager_get(const char *name)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < nr_kept && fd < 0; i++)
+		if (!strcmp(kept[i].name, name))
+			fd = fcntl(kept[i].fd, F_DUPFD_CLOEXEC, 0);
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+void manager_forget(const char *name)
+{
+	pthread_mutex_lock(&lock);
+	forget(name);
+	pthread_mutex_unlock(&lock);
+}
+
+void manager_put(const char *name, int fd)
+{
+	CHECK(fd >= 0);
+	pthread_mutex_lock(&lock);
+	forget(name);
+	keep(name, fd);
+	pthread_mutex_unlock(&lock);
 }
 
 void manager_hand_over(void)

@@ -9,6 +9,16 @@ void manager_open(const char *path);
 /* How many file descriptors are kept. */
 int manager_kept(void);
 
+/* It keeps no more than that many; at first, enough. */
+void manager_limit(int max);
+
+/* A duplicate of what is kept under that name; -1: nothing is. */
+int manager_get(const char *name);
+
+/* Forgets what is kept under that name; keeps this (and closes it in the end) instead. */
+void manager_forget(const char *name);
+void manager_put(const char *name, int fd);
+
 /* In the child, before exec: NOTIFY_SOCKET and the kept file descriptors. */
 void manager_hand_over(void);
 

@@ -10,7 +10,7 @@ UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_t
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
 	tests/unit/pages_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
-	tests/unit/vhost_memory_test tests/unit/vhost_queue_test
+	tests/unit/vhost_memory_test tests/unit/vhost_queue_test tests/unit/vhost_saved_test
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 UNIT_CPPFLAGS = $(AM_CPPFLAGS) $(CUNIT_CFLAGS) $(LZ4_CFLAGS)
@@ -62,6 +62,9 @@ VHOST_PEER = tests/unit/vhost_peer.c tests/unit/vhost_peer.h tests/unit/unit.h
 tests_unit_vhost_memory_test_SOURCES = tests/unit/vhost_memory_test.c $(VHOST_PEER)
 tests_unit_vhost_memory_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_vhost_memory_test_LDADD = libvhost.a libbase.a $(CUNIT_LIBS)
+tests_unit_vhost_saved_test_SOURCES = tests/unit/vhost_saved_test.c $(VHOST_PEER)
+tests_unit_vhost_saved_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_vhost_saved_test_LDADD = libvhost.a libbase.a $(CUNIT_LIBS)
 tests_unit_vhost_queue_test_SOURCES = tests/unit/vhost_queue_test.c $(VHOST_PEER)
 tests_unit_vhost_queue_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_vhost_queue_test_LDADD = libvhost.a libbase.a $(CUNIT_LIBS)

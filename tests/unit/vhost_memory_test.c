@@ -407,9 +407,9 @@ static void refused_regions(void)
 	}
 	CU_ASSERT_PTR_NOT_NULL(strstr(mapping_open(&mapping, dup(proc), 0, 1), "memfd"));
 	CU_ASSERT_EQUAL(open_fds(), before + 4);
-	/* The same with a proper file. */
+	/* The same with a proper file, which is kept open. */
 	CU_ASSERT_EQUAL(peer_slot(&peer, 37, &fine, peer.file), 0);
-	CU_ASSERT_EQUAL(open_fds(), before + 4);
+	CU_ASSERT_EQUAL(open_fds(), before + 5);
 	for (unsigned i = 0; i < 4; i++)
 		close(bad[i]);
 	close(short_file);
@@ -437,9 +437,10 @@ static void slots(void)
 
 	peer_open(&peer);
 	before = mappings();
+	fds = open_fds();
 	peer_negotiate(&peer, 0);
 	CU_ASSERT_EQUAL(mappings(), before + 2);
-	fds = open_fds();
+	CU_ASSERT_EQUAL(open_fds(), fds + 2);
 	/* Apart, so that the kernel does not make one mapping of them. */
 	for (uint64_t i = 0; i < VHOST_MAX_SLOTS; i++) {
 		region.guest = 0x10000000 + i * 0x2000;

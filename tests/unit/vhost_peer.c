@@ -80,9 +80,9 @@ static void kick_changed(void *arg, unsigned queue, int kick)
 
 /* ---- The front end -------------------------------------------------------------------------- */
 
-static void connect_peer(struct peer *peer, uint64_t instance)
+static struct vhost_device device_of(struct peer *peer, uint64_t instance)
 {
-	struct vhost_device device = {
+	return (struct vhost_device){
 		.name = "test",
 		.features = BIT(6) | BIT(9),
 		.max_queues = QUEUES,
@@ -92,6 +92,11 @@ static void connect_peer(struct peer *peer, uint64_t instance)
 		.kick_changed = kick_changed,
 		.arg = peer,
 	};
+}
+
+static void connect_peer(struct peer *peer, uint64_t instance)
+{
+	struct vhost_device device = device_of(peer, instance);
 	int socks[2];
 
 	CU_ASSERT_FATAL(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, socks));
@@ -118,6 +123,43 @@ void peer_reopen(struct peer *peer, uint64_t instance)
 	vhost_close(peer->vhost);
 	close(peer->sock);
 	connect_peer(peer, instance);
+}
+
+bool peer_save(struct peer *peer, struct vhost_saved *saved)
+{
+	if (!vhost_save(peer->vhost, saved))
+		return false;
+	for (unsigned i = 0; i < saved->nr_fds; i++) {
+		saved->fds[i] = fcntl(saved->fds[i], F_DUPFD_CLOEXEC, 0);
+		CU_ASSERT_FATAL(saved->fds[i] >= 0);
+	}
+	return true;
+}
+
+void peer_die(struct peer *peer)
+{
+	vhost_close(peer->vhost);
+	peer->vhost = NULL;
+}
+
+int peer_restore(struct peer *peer, const struct vhost_saved *saved, uint64_t instance)
+{
+	struct vhost_device device = device_of(peer, instance);
+
+	peer->err[0] = 0;
+	peer->r = vhost_restore(&peer->vhost, &device, saved, peer->err, sizeof(peer->err));
+	CU_ASSERT_EQUAL(peer->vhost == NULL, peer->r != 0);
+	CU_ASSERT(!peer->r || peer->err[0]);
+	return peer->r;
+}
+
+void peer_take_over(struct peer *peer)
+{
+	struct vhost_saved saved;
+
+	CU_ASSERT_FATAL(peer_save(peer, &saved));
+	peer_die(peer);
+	CU_ASSERT_EQUAL_FATAL(peer_restore(peer, &saved, INSTANCE), 0);
 }
 
 void peer_close(struct peer *peer)

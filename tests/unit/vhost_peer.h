@@ -64,6 +64,17 @@ void peer_close(struct peer *peer);
 /* The same front end, memory and rings with a new back end, of another instance perhaps. */
 void peer_reopen(struct peer *peer, uint64_t instance);
 
+/*
+ * What vhost_save() tells, with descriptors of its own; then the back end dies, or
+ * vhost_restore(): its result, in peer->r, too. There is no back end when that failed.
+ */
+bool peer_save(struct peer *peer, struct vhost_saved *saved);
+void peer_die(struct peer *peer);
+int peer_restore(struct peer *peer, const struct vhost_saved *saved, uint64_t instance);
+
+/* All three, which have to succeed. */
+void peer_take_over(struct peer *peer);
+
 /* Sends bytes as they are; vhost_input() until nothing is left to do or it fails: peer->r. */
 void peer_send(struct peer *peer, const void *bytes, size_t size, const int *fds, unsigned nr_fds);
 

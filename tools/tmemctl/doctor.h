@@ -39,6 +39,9 @@ struct doctor {
 	const struct check *check; /* that is looking */
 };
 
+/* One of the clients is a disk. */
+bool is_disk(json_t *client);
+
 /* The check has found something; its subject is `about`, or with a name "about NAME". */
 void found(struct doctor *d, const char *about, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

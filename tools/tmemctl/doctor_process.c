@@ -24,6 +24,8 @@
 /* What tmemd(8) says that it keeps. */
 #define KEPT_CAPABILITIES (1ull << CAP_CHOWN | 1ull << CAP_IPC_LOCK)
 #define FDS_OF_ITS_OWN 64 /* of the service: arena, sockets, epoll, log, control connections */
+/* Of a connected disk, beside the eventfds of its queues: memory, records, both connections. */
+#define DISK_FDS (64 + 2 + 2)
 #define HUGE_WORTH_LOOKING (64ull << 20)
 
 static bool status_of(const struct doctor *d, char *text, size_t room)
@@ -175,7 +177,7 @@ static void seccomp(struct doctor *d)
 
 /* ---- What it is given ------------------------------------------------------------------------ */
 
-/* A connection and two doorbells a ring, for each client. */
+/* A pair of sockets for each disk; a connection and two doorbells a ring for each other client. */
 static unsigned kept_fds(const struct doctor *d)
 {
 	json_t *client;
@@ -183,7 +185,20 @@ static unsigned kept_fds(const struct doctor *d)
 	size_t i;
 
 	json_array_foreach(d->clients, i, client) n +=
-		1 + 2 * (unsigned)number_of(client, TMEM_KEY_MAX_RINGS);
+		is_disk(client) ? 2 : 1 + 2 * (unsigned)number_of(client, TMEM_KEY_MAX_RINGS);
+	return n;
+}
+
+/* Beside what is kept: a listening socket, and the region or all that a front end can hand over. */
+static unsigned open_fds(const struct doctor *d)
+{
+	json_t *client;
+	unsigned n = 0;
+	size_t i;
+
+	json_array_foreach(d->clients, i, client) n +=
+		is_disk(client) ? 1 + DISK_FDS + 3 * (unsigned)number_of(client, TMEM_KEY_MAX_RINGS)
+				: 2;
 	return n;
 }
 
@@ -209,8 +224,7 @@ static void fd_store(struct doctor *d)
 
 static void descriptors(struct doctor *d)
 {
-	/* Beside what is kept, each client has a region and a listening socket. */
-	unsigned needed = kept_fds(d) + 2 * (unsigned)json_array_size(d->clients) + FDS_OF_ITS_OWN;
+	unsigned needed = kept_fds(d) + open_fds(d) + FDS_OF_ITS_OWN;
 	char text[4096];
 	uint64_t most;
 

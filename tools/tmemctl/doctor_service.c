@@ -28,7 +28,7 @@ static bool is_state(json_t *client, const char *state)
 	return is && !strcmp(is, state);
 }
 
-static bool is_disk(json_t *client)
+bool is_disk(json_t *client)
 {
 	const char *kind = json_string_value(json_object_get(client, TMEM_KEY_KIND));
 
