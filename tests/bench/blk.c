@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * tmem-bench blk: pages through a vhost-user-blk disk, without a VM. A child process is the front
- * end, the driver of tests/lib; this process is the service, with one worker. References: a store
+ * end, the driver of tools/vhost; this process is the service, with one worker. References: a store
  * of the child's own, without a disk; zram through O_DIRECT; qemu-storage-daemon with a file on
  * tmpfs, which compresses nothing.
  */
@@ -9,7 +9,7 @@
 #include "front/front.h"
 #include "proto/tmem_abi.h"
 #include "tests/lib/scratch.h"
-#include "tests/lib/vhost_user.h"
+#include "tools/vhost/vhost_user.h"
 
 #include <fcntl.h>
 #include <linux/virtio_blk.h>

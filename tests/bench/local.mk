@@ -6,7 +6,7 @@ tests_bench_tmem_bench_SOURCES = \
 	tests/bench/host.c tests/bench/machine.c tests/bench/main.c \
 	tests/bench/ring.c tests/bench/store.c tests/bench/zram.c
 tests_bench_tmem_bench_CPPFLAGS = $(AM_CPPFLAGS) $(LZ4_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS)
-tests_bench_tmem_bench_LDADD = libtmemclient.a libfront.a libvhost.a libtest.a $(STORE_TEST_LIBS) $(JANSSON_LIBS) \
+tests_bench_tmem_bench_LDADD = libtmemclient.a libvhostuser.a libfront.a libvhost.a libtest.a $(STORE_TEST_LIBS) $(JANSSON_LIBS) \
 	$(SYSTEMD_LIBS)
 
 # Written anew only when it says something else.

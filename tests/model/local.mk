@@ -2,9 +2,7 @@
 noinst_LIBRARIES += libtest.a
 libtest_a_SOURCES = \
 	tests/lib/pages.c tests/lib/pages.h tests/lib/rng.h \
-	tests/lib/scratch.c tests/lib/scratch.h \
-	tests/lib/vhost_ring.c tests/lib/vhost_user.c tests/lib/vhost_user.h \
-	tests/lib/vhost_user_priv.h
+	tests/lib/scratch.c tests/lib/scratch.h
 
 STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS)
 

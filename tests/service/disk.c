@@ -5,6 +5,7 @@
  * what is discarded costs nothing.
  */
 #include "diskload.h"
+#include "tests/lib/vhost_hostile.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -8,6 +8,7 @@
  * open as before; in the end its log is short.
  */
 #include "diskload.h"
+#include "tests/lib/vhost_hostile.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -35,13 +35,20 @@ void disk_configure_again(const char *more)
 	service_configure_again(text);
 }
 
+static void complain(const char *line)
+{
+	fprintf(stderr, "front end: %s\n", line);
+}
+
 struct vu *disk_open(const char *disk, const struct vu_options *options)
 {
+	struct vu_options o = *options;
 	uint64_t end = 0;
 	struct vu *vu;
 	int r;
 
-	while ((r = vu_open(&vu, service_socket(disk), options)) && end++ < OPEN_MS / 10)
+	o.complain = complain;
+	while ((r = vu_open(&vu, service_socket(disk), &o)) && end++ < OPEN_MS / 10)
 		player_nap_ms(10);
 	CHECK_IS(r, 0);
 	return vu;

@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 #include "player.h"
-#include "tests/lib/vhost_user.h"
+#include "tools/vhost/vhost_user.h"
 
 #define BLOCK 4096u
 #define SECTORS 8u /* of a block */
@@ -33,7 +33,10 @@
 void disk_configure(const char *name, const char *more);
 void disk_configure_again(const char *more);
 
-/* A front end. Tries for a while: the former one may not be noticed to have gone yet. */
+/*
+ * A front end, whose complaints go to stderr. Tries for a while: the former one may not be noticed
+ * to have gone yet.
+ */
 struct vu *disk_open(const char *disk, const struct vu_options *options);
 
 /* The status of one request with data from the beginning of vu_data(). */

@@ -64,19 +64,21 @@ tests_service_enumerate_LDADD = $(PLAYER_LIBS) libbase.a
 
 # Disks: a front end of vhost-user plays QEMU and the guest.
 DISK_LOAD = tests/service/diskload.c tests/service/diskload.h $(PLAYER)
+DISK_LIBS = libvhostuser.a $(PLAYER_LIBS)
+HOSTILE = tests/lib/vhost_hostile.c tests/lib/vhost_hostile.h
 disk_tests = tests/service/disk tests/service/disk_restart tests/service/disk_hostile \
 	tests/service/disk_full tests/service/disk_backend tests/service/disk_fdstore
 check_PROGRAMS += $(disk_tests)
 TESTS += $(disk_tests)
-tests_service_disk_SOURCES = tests/service/disk.c $(DISK_LOAD)
-tests_service_disk_LDADD = $(PLAYER_LIBS)
+tests_service_disk_SOURCES = tests/service/disk.c $(DISK_LOAD) $(HOSTILE)
+tests_service_disk_LDADD = $(DISK_LIBS)
 tests_service_disk_restart_SOURCES = tests/service/disk_restart.c $(DISK_LOAD)
-tests_service_disk_restart_LDADD = $(PLAYER_LIBS)
-tests_service_disk_hostile_SOURCES = tests/service/disk_hostile.c $(DISK_LOAD)
-tests_service_disk_hostile_LDADD = $(PLAYER_LIBS)
+tests_service_disk_restart_LDADD = $(DISK_LIBS)
+tests_service_disk_hostile_SOURCES = tests/service/disk_hostile.c $(DISK_LOAD) $(HOSTILE)
+tests_service_disk_hostile_LDADD = $(DISK_LIBS)
 tests_service_disk_fdstore_SOURCES = tests/service/disk_fdstore.c $(DISK_LOAD)
-tests_service_disk_fdstore_LDADD = $(PLAYER_LIBS)
+tests_service_disk_fdstore_LDADD = $(DISK_LIBS)
 tests_service_disk_full_SOURCES = tests/service/disk_full.c $(DISK_LOAD)
-tests_service_disk_full_LDADD = $(PLAYER_LIBS)
-tests_service_disk_backend_SOURCES = tests/service/disk_backend.c $(DISK_LOAD)
-tests_service_disk_backend_LDADD = $(PLAYER_LIBS)
+tests_service_disk_full_LDADD = $(DISK_LIBS)
+tests_service_disk_backend_SOURCES = tests/service/disk_backend.c $(DISK_LOAD) $(HOSTILE)
+tests_service_disk_backend_LDADD = $(DISK_LIBS)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,12 +54,6 @@
 	 1ull << VIRTIO_BLK_F_MQ | 1ull << VIRTIO_BLK_F_DISCARD |                                  \
 	 1ull << VIRTIO_BLK_F_WRITE_ZEROES)
 
-struct header {
-	uint32_t request;
-	uint32_t flags;
-	uint32_t size;
-};
-
 struct config_message {
 	uint32_t offset;
 	uint32_t size;
@@ -66,12 +61,26 @@ struct config_message {
 	uint8_t data[MAX_CONFIG];
 };
 
+int vu_complain(const struct vu *vu, const char *fmt, ...)
+{
+	char line[160];
+	va_list ap;
+
+	if (!vu->options.complain)
+		return -EPROTO;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	vu->options.complain(line);
+	return -EPROTO;
+}
+
 /* ---- Messages ------------------------------------------------------------------------------- */
 
 int vu_send_raw(int socket, uint32_t request, uint32_t flags, const void *payload, uint32_t size,
 		const int *fds, unsigned nr_fds)
 {
-	struct header h = {request, flags, size};
+	struct vu_header h = {request, flags, size};
 	struct iovec iov[2] = {{&h, sizeof(h)}, {(void *)payload, size}};
 	union {
 		struct cmsghdr header;
@@ -141,8 +150,8 @@ static int receive(int socket, void *data, size_t bytes, int *fd, uint64_t until
 	return 0;
 }
 
-static int receive_message(int socket, struct header *h, void *payload, uint32_t room, int *fd,
-			   unsigned timeout_ms)
+int vu_receive(int socket, struct vu_header *h, void *payload, uint32_t room, int *fd,
+	       unsigned timeout_ms)
 {
 	uint64_t until = vu_now_ms() + timeout_ms;
 	int r;
@@ -157,20 +166,6 @@ static int receive_message(int socket, struct header *h, void *payload, uint32_t
 		close(*fd);
 		*fd = -1;
 	}
-	return r;
-}
-
-int vu_receive_raw(int socket, uint32_t *request, uint32_t *flags, void *payload, uint32_t room,
-		   uint32_t *size, unsigned timeout_ms)
-{
-	struct header h = {0};
-	int fd, r = receive_message(socket, &h, payload, room, &fd, timeout_ms);
-
-	if (fd >= 0)
-		close(fd);
-	*request = h.request;
-	*flags = h.flags;
-	*size = h.size;
 	return r;
 }
 
@@ -189,29 +184,26 @@ static int send_message(struct vu *vu, uint32_t request, uint32_t flags, const v
 	return r;
 }
 
-static int wrong_answer(uint32_t request, const struct header *h)
+static int wrong_answer(const struct vu *vu, uint32_t request, const struct vu_header *h)
 {
-	fprintf(stderr,
-		"vhost-user front end: the answer to request %u is request %u, flags %#x, %u "
-		"bytes\n",
-		request, h->request, h->flags, h->size);
-	return -EPROTO;
+	return vu_complain(vu, "the answer to request %u is request %u, flags %#x, %u bytes",
+			   request, h->request, h->flags, h->size);
 }
 
 /* The answer to a request: a payload of exactly that size. */
 static int answer_to(struct vu *vu, uint32_t request, void *payload, uint32_t size, int *fd)
 {
-	struct header h;
-	int none, r = receive_message(vu->socket, &h, payload, size, fd ? fd : &none, ANSWER_MS);
+	struct vu_header h;
+	int none, r = vu_receive(vu->socket, &h, payload, size, fd ? fd : &none, ANSWER_MS);
 
 	if (r == -EMSGSIZE)
-		return wrong_answer(request, &h);
+		return wrong_answer(vu, request, &h);
 	if (r)
 		return r;
 	if (!fd && none >= 0)
 		close(none);
 	if (h.request != request || h.flags != (VU_VERSION | VU_REPLY) || h.size != size)
-		return wrong_answer(request, &h);
+		return wrong_answer(vu, request, &h);
 	return 0;
 }
 
@@ -257,7 +249,7 @@ static int ask_u64(struct vu *vu, uint32_t request, uint64_t *value)
 int vu_get_config(struct vu *vu, uint32_t offset, void *data, uint32_t len)
 {
 	struct config_message m = {.offset = offset, .size = len};
-	struct header h;
+	struct vu_header h;
 	int fd, r;
 
 	if (!(vu->protocol & P_CONFIG))
@@ -266,17 +258,17 @@ int vu_get_config(struct vu *vu, uint32_t offset, void *data, uint32_t len)
 		return -EINVAL;
 	r = send_message(vu, VU_GET_CONFIG, 0, &m, 12 + len, NULL, 0);
 	if (!r)
-		r = receive_message(vu->socket, &h, &m, sizeof(m), &fd, ANSWER_MS);
+		r = vu_receive(vu->socket, &h, &m, sizeof(m), &fd, ANSWER_MS);
 	if (r)
 		return r;
 	if (fd >= 0)
 		close(fd);
 	if (h.request != VU_GET_CONFIG || h.flags != (VU_VERSION | VU_REPLY))
-		return wrong_answer(VU_GET_CONFIG, &h);
+		return wrong_answer(vu, VU_GET_CONFIG, &h);
 	if (!h.size)
 		return -EREMOTEIO;
 	if (h.size != 12 + len || m.offset != offset || m.size != len)
-		return wrong_answer(VU_GET_CONFIG, &h);
+		return wrong_answer(vu, VU_GET_CONFIG, &h);
 	memcpy(data, m.data, len);
 	return 0;
 }
@@ -297,13 +289,13 @@ bool vu_config_changed(struct vu *vu)
 {
 	bool changed = false;
 	uint64_t done = 0;
-	struct header h;
+	struct vu_header h;
 	int fd;
 
 	if (vu->backend[0] < 0)
 		return false;
 	while (wait_for_input(vu->backend[0], 0) == 1 &&
-	       !receive_message(vu->backend[0], &h, NULL, 0, &fd, ANSWER_MS)) {
+	       !vu_receive(vu->backend[0], &h, NULL, 0, &fd, ANSWER_MS)) {
 		if (fd >= 0)
 			close(fd);
 		changed = changed || h.request == BACKEND_CONFIG_CHANGED;
@@ -363,6 +355,15 @@ static void free_memory(struct vu *vu)
 			close(vu->memories[i].fd);
 }
 
+int vu_lock_memory(struct vu *vu)
+{
+	const struct vu_memory *rings = &vu->memories[0];
+
+	if (mlock(rings->base, rings->region.bytes) || mlock(vu->data, vu->options.data_bytes))
+		return -errno;
+	return 0;
+}
+
 static int hand_over_by_table(struct vu *vu)
 {
 	struct vu_mem_table table = {.nr = VU_MEMORIES};
@@ -414,7 +415,7 @@ static int choose_features(struct vu *vu)
 	int r = ask_u64(vu, VU_GET_FEATURES, &offered);
 
 	if (r)
-		return r;
+		return r == -ECONNRESET ? -EBUSY : r;
 	if (vu->options.no_indirect)
 		wanted &= ~VU_F_INDIRECT;
 	if (vu->options.no_event_idx)
@@ -494,7 +495,7 @@ static int negotiate(struct vu *vu)
 /* ---- Start ---------------------------------------------------------------------------------- */
 
 /* A new record at the first start; that of the former connection after it. */
-static int agree_on_inflight(struct vu *vu)
+static int agree_on_inflight(struct vu *vu, bool again)
 {
 	int r;
 
@@ -510,14 +511,12 @@ static int agree_on_inflight(struct vu *vu)
 				      &vu->inflight_fd);
 		if (r)
 			return r;
-		if (vu->inflight_fd < 0 || !vu->inflight.mmap_bytes) {
-			fprintf(stderr,
-				"vhost-user front end: no in-flight record in the answer\n");
-			return -EPROTO;
-		}
+		if (vu->inflight_fd < 0 || !vu->inflight.mmap_bytes)
+			return vu_complain(vu, "no in-flight record in the answer");
 	}
-	return vu_tell(vu, VU_SET_INFLIGHT_FD, &vu->inflight, sizeof(vu->inflight),
-		       &vu->inflight_fd, 1);
+	r = vu_tell(vu, VU_SET_INFLIGHT_FD, &vu->inflight, sizeof(vu->inflight), &vu->inflight_fd,
+		    1);
+	return again && r == -ECONNRESET ? -ESTALE : r;
 }
 
 /* QEMU makes kick eventfds that are readable from the start: what the guest did meanwhile counts.
@@ -585,11 +584,10 @@ static int start(struct vu *vu, bool again)
 	if (vu->socket < 0)
 		return vu->socket;
 	r = negotiate(vu);
-	if (!r && again && vu->features != features) {
-		fprintf(stderr, "vhost-user front end: features were %#llx, are %#llx\n",
-			(unsigned long long)features, (unsigned long long)vu->features);
-		r = -EPROTO;
-	}
+	/* A newer one may offer more. */
+	if (!r && again && features & ~vu->features)
+		r = vu_complain(vu, "features were %#llx, are %#llx", (unsigned long long)features,
+				(unsigned long long)vu->features);
 	if (again)
 		vu->features = features;
 	if (!r && !again)
@@ -597,7 +595,7 @@ static int start(struct vu *vu, bool again)
 	if (!r)
 		r = tell_u64(vu, VU_SET_FEATURES, vu->features);
 	if (!r)
-		r = agree_on_inflight(vu);
+		r = agree_on_inflight(vu, again);
 	if (!r)
 		r = vu->options.memory_slots ? hand_over_by_slots(vu) : hand_over_by_table(vu);
 	if (!r)
@@ -705,11 +703,10 @@ static int await_calls(struct vu *vu, unsigned owed)
 			/* Perhaps this one has died, too. */
 			if (vu_hung_up(vu, 0))
 				return -ECONNRESET;
-			fprintf(stderr,
-				"vhost-user front end: queue %u sleeps on: what was "
-				"completed before the restart is not called for\n",
-				i);
-			return -EPROTO;
+			return vu_complain(vu,
+					   "queue %u sleeps on: what was completed before the "
+					   "restart is not called for",
+					   i);
 		}
 	}
 	return 0;
@@ -765,9 +762,8 @@ static int stop_queue(struct vu *vu, unsigned queue)
 		return r;
 	if (state.index == queue && vu_queue_base_is(&vu->queues[queue], state.num))
 		return 0;
-	fprintf(stderr, "vhost-user front end: the base of queue %u is %#x of queue %u\n", queue,
-		state.num, state.index);
-	return -EPROTO;
+	return vu_complain(vu, "the base of queue %u is %#x of queue %u", queue, state.num,
+			   state.index);
 }
 
 int vu_close(struct vu *vu)
@@ -780,7 +776,7 @@ int vu_close(struct vu *vu)
 	return r;
 }
 
-/* ---- What tests ask for --------------------------------------------------------------------- */
+/* ---- What callers ask for ------------------------------------------------------------------- */
 
 uint8_t *vu_data(struct vu *vu)
 {
@@ -802,25 +798,9 @@ unsigned vu_max_queues(const struct vu *vu)
 	return vu->max_queues;
 }
 
-int vu_socket(struct vu *vu)
+void vu_hang_up(struct vu *vu)
 {
-	return vu->socket;
-}
-
-int vu_memory_fd(struct vu *vu, unsigned memory)
-{
-	return vu->memories[memory].fd;
-}
-
-void vu_memory_region(struct vu *vu, unsigned memory, struct vu_region *region)
-{
-	*region = vu->memories[memory].region;
-}
-
-int vu_inflight_fd(struct vu *vu, struct vu_inflight *inflight)
-{
-	*inflight = vu->inflight;
-	return vu->inflight_fd;
+	shutdown(vu->socket, SHUT_RDWR);
 }
 
 bool vu_hung_up(struct vu *vu, unsigned timeout_ms)

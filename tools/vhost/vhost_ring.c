@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -268,7 +267,7 @@ static void chain_fold(struct chain *c, const struct vu_queue *q, uint16_t id)
 	c->nr = 1;
 }
 
-static void split_publish(struct vu_queue *q, uint16_t head)
+void vu_split_publish(struct vu_queue *q, uint16_t head)
 {
 	struct split_avail *avail = q->avail;
 
@@ -293,7 +292,7 @@ static void split_put(struct vu_queue *q, const struct chain *c)
 		}
 		q->link[at] = next;
 	}
-	split_publish(q, head);
+	vu_split_publish(q, head);
 }
 
 static uint16_t packed_available(bool wrap)
@@ -305,7 +304,7 @@ static uint16_t packed_available(bool wrap)
  * Writes descriptors at the ring's position; their `next` is the buffer id. The device may look at
  * them when the flags of the first have changed, which are written last.
  */
-static void packed_put(struct vu_queue *q, const struct vu_descriptor *descs, unsigned nr)
+void vu_packed_put(struct vu_queue *q, const struct vu_descriptor *descs, unsigned nr)
 {
 	uint16_t at = q->next_avail, first_flags = 0;
 
@@ -338,7 +337,7 @@ static void packed_put_chain(struct vu_queue *q, struct chain *c, uint16_t id)
 	}
 	q->nr_free--;
 	q->nr_free_descs -= c->nr;
-	packed_put(q, c->descs, c->nr);
+	vu_packed_put(q, c->descs, c->nr);
 }
 
 static int request_check(const struct vu *vu, unsigned queue, const struct vu_request *r)
@@ -427,7 +426,7 @@ static bool kick_wanted(const struct vu_queue *q)
 	return passed(at, q->next_avail, old);
 }
 
-static void kick(struct vu_queue *q)
+void vu_ring_kick(struct vu_queue *q)
 {
 	if (!eventfd_write(q->kick, 1))
 		q->kicks++;
@@ -440,7 +439,7 @@ void vu_kick(struct vu *vu, unsigned queue)
 	/* What was made available must be visible before the device's wish is read. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (q->since_kick && kick_wanted(q))
-		kick(q);
+		vu_ring_kick(q);
 	q->since_kick = 0;
 }
 
@@ -488,10 +487,9 @@ uint64_t vu_calls(const struct vu *vu, unsigned queue)
 
 /* ---- Completions out ------------------------------------------------------------------------ */
 
-static int wrong(const char *what, unsigned long long value)
+static int wrong(const struct vu *vu, const char *what, unsigned long long value)
 {
-	fprintf(stderr, "vhost-user front end: the device %s (%llu)\n", what, value);
-	return -EPROTO;
+	return vu_complain(vu, "the device %s (%llu)", what, value);
 }
 
 static bool packed_used(const struct vu_queue *q)
@@ -510,7 +508,7 @@ bool vu_queue_visible(const struct vu_queue *q)
 	return __atomic_load_n(&used->idx, __ATOMIC_ACQUIRE) != q->next_used;
 }
 
-static void packed_advance(struct vu_queue *q, unsigned count)
+void vu_packed_advance(struct vu_queue *q, unsigned count)
 {
 	q->next_used = (uint16_t)(q->next_used + count);
 	if (q->next_used >= q->size) {
@@ -520,7 +518,7 @@ static void packed_advance(struct vu_queue *q, unsigned count)
 }
 
 /* The used entry at the ring's position, which stays there. */
-static void used_entry(const struct vu_queue *q, uint32_t *id, uint32_t *len)
+void vu_used_entry(const struct vu_queue *q, uint32_t *id, uint32_t *len)
 {
 	const struct split_used *used = q->used;
 
@@ -542,7 +540,7 @@ static void retire(struct vu_queue *q, uint16_t id)
 	if (q->packed) {
 		q->free[q->nr_free++] = id;
 		q->nr_free_descs += flight->count;
-		packed_advance(q, flight->count);
+		vu_packed_advance(q, flight->count);
 	} else {
 		for (unsigned i = 0; i < flight->count; i++) {
 			q->free[q->nr_free++] = at;
@@ -555,7 +553,7 @@ static void retire(struct vu_queue *q, uint16_t id)
 }
 
 /* 1, 0 none there, -EPROTO. */
-static int look(struct vu_queue *q, void **cookie, uint8_t *status)
+static int look(const struct vu *vu, struct vu_queue *q, void **cookie, uint8_t *status)
 {
 	const struct split_used *used = q->used;
 	uint32_t id, len;
@@ -563,16 +561,16 @@ static int look(struct vu_queue *q, void **cookie, uint8_t *status)
 	if (!vu_queue_visible(q))
 		return 0;
 	if (!q->nr_in_flight)
-		return wrong("completes a request though none is in flight", q->next_used);
+		return wrong(vu, "completes a request though none is in flight", q->next_used);
 	if (!q->packed && (uint16_t)(used->idx - q->next_used) > q->nr_in_flight)
-		return wrong("completes more requests than are in flight", used->idx);
-	used_entry(q, &id, &len);
+		return wrong(vu, "completes more requests than are in flight", used->idx);
+	vu_used_entry(q, &id, &len);
 	if (id >= q->size || !q->flights[id].in_flight)
-		return wrong("completes a request that is not in flight", id);
+		return wrong(vu, "completes a request that is not in flight", id);
 	if (len > q->flights[id].writable)
-		return wrong("wrote more than it may", len);
+		return wrong(vu, "wrote more than it may", len);
 	if (q->slots[id].status == VU_STATUS_NONE)
-		return wrong("completes a request without a status", id);
+		return wrong(vu, "completes a request without a status", id);
 	*cookie = q->flights[id].cookie;
 	*status = q->slots[id].status;
 	retire(q, (uint16_t)id);
@@ -582,13 +580,13 @@ static int look(struct vu_queue *q, void **cookie, uint8_t *status)
 }
 
 /* 1 called; 0 not within that time; -ECONNRESET the back end has gone. */
-static int wait_for_call(struct vu *vu, struct vu_queue *q, unsigned timeout_ms)
+static int wait_for_call(struct vu *vu, struct vu_queue *q, int timeout_ms)
 {
 	struct pollfd fds[2] = {{.fd = q->call, .events = POLLIN},
 				{.fd = vu->socket, .events = POLLRDHUP}};
 	eventfd_t value;
 
-	if (poll(fds, 2, (int)timeout_ms) < 0)
+	if (poll(fds, 2, timeout_ms) < 0)
 		return errno == EINTR ? 0 : -errno;
 	if (fds[0].revents & POLLIN) {
 		eventfd_read(q->call, &value);
@@ -603,7 +601,7 @@ static int late(struct vu *vu, struct vu_queue *q)
 {
 	int r = wait_for_call(vu, q, LATE_CALL_MS);
 
-	return r ? r : wrong("completed a request and did not call for it", q->next_used);
+	return r ? r : wrong(vu, "completed a request and did not call for it", q->next_used);
 }
 
 int vu_reap(struct vu *vu, unsigned queue, unsigned timeout_ms, void **cookie, uint8_t *status)
@@ -613,23 +611,41 @@ int vu_reap(struct vu *vu, unsigned queue, unsigned timeout_ms, void **cookie, u
 	int r;
 
 	do {
-		r = look(q, cookie, status);
+		r = look(vu, q, cookie, status);
 	} while (!r && timeout_ms && now_ns() - start < SPIN_NS);
 
 	while (!r && (now = vu_now_ms()) < end) {
 		arm(q);
-		r = look(q, cookie, status);
+		r = look(vu, q, cookie, status);
 		if (r)
 			return r;
-		r = wait_for_call(vu, q, (unsigned)(end - now));
+		r = wait_for_call(vu, q, (int)(end - now));
 		if (!r && vu_now_ms() >= end && vu_queue_visible(q))
 			r = late(vu, q);
 		/* A guest that sleeps on does not see what the ring holds now. */
 		if (r < 0)
 			return r;
-		r = look(q, cookie, status);
+		r = look(vu, q, cookie, status);
 	}
 	return r;
+}
+
+bool vu_arm(struct vu *vu, unsigned queue)
+{
+	struct vu_queue *q = &vu->queues[queue];
+
+	arm(q);
+	return vu_queue_visible(q);
+}
+
+int vu_wait(struct vu *vu, unsigned queue, int timeout_ms)
+{
+	return wait_for_call(vu, &vu->queues[queue], timeout_ms);
+}
+
+void vu_interrupt(struct vu *vu, unsigned queue)
+{
+	eventfd_write(vu->queues[queue].call, 1);
 }
 
 int vu_do(struct vu *vu, unsigned queue, const struct vu_request *request)
@@ -649,73 +665,5 @@ int vu_do(struct vu *vu, unsigned queue, const struct vu_request *request)
 		return n;
 	if (!n)
 		return -ETIMEDOUT;
-	return cookie == &r ? status : wrong("completes another request", 0);
-}
-
-/* ---- Below the driver ----------------------------------------------------------------------- */
-
-uint8_t *vu_ring_memory(struct vu *vu, unsigned queue, size_t *bytes)
-{
-	*bytes = vu->queues[queue].bytes;
-	return vu->queues[queue].memory;
-}
-
-uint16_t *vu_avail_index(struct vu *vu, unsigned queue)
-{
-	return &((struct split_avail *)vu->queues[queue].avail)->idx;
-}
-
-int vu_submit_raw(struct vu *vu, unsigned queue, const struct vu_descriptor *descriptors,
-		  unsigned nr, uint16_t head)
-{
-	struct vu_queue *q = &vu->queues[queue];
-
-	if (nr > q->size || (nr && q->nr_in_flight))
-		return -EINVAL;
-	if (nr && q->packed) {
-		packed_put(q, descriptors, nr);
-	} else if (nr) {
-		memcpy(q->desc, descriptors, nr * sizeof(*descriptors));
-		split_publish(q, head);
-	}
-	q->since_kick = 0;
-	kick(q);
-	return 0;
-}
-
-int vu_reap_raw(struct vu *vu, unsigned queue, unsigned timeout_ms, unsigned count, uint32_t *id,
-		uint32_t *len)
-{
-	struct vu_queue *q = &vu->queues[queue];
-	uint64_t end = vu_now_ms() + timeout_ms;
-
-	while (!vu_queue_visible(q)) {
-		if (vu_now_ms() >= end)
-			return 0;
-		usleep(200);
-	}
-	used_entry(q, id, len);
-	if (q->packed)
-		packed_advance(q, count);
-	else
-		q->next_used++;
-	return 1;
-}
-
-bool vu_broken(struct vu *vu, unsigned queue, unsigned timeout_ms)
-{
-	struct pollfd fd = {.fd = vu->queues[queue].err, .events = POLLIN};
-
-	return poll(&fd, 1, (int)timeout_ms) == 1;
-}
-
-uint64_t vu_guest_ring_address(struct vu *vu, const void *pointer)
-{
-	return vu->memories[0].region.guest +
-	       (uint64_t)((const uint8_t *)pointer - vu->memories[0].base);
-}
-
-uint64_t vu_guest_address(struct vu *vu, size_t offset)
-{
-	return vu->memories[1].region.guest + offset;
+	return cookie == &r ? status : wrong(vu, "completes another request", 0);
 }
