@@ -4,6 +4,10 @@ dist_man_MANS += \
 	docs/man/tmemctl.1 \
 	docs/man/tmemd.conf.5 \
 	docs/man/tmemd.8
+if HAVE_NBDKIT
+dist_man_MANS += docs/man/nbdkit-tmem-plugin.1
+endif
+EXTRA_DIST += docs/man/nbdkit-tmem-plugin.1
 nodist_man_MANS = tmemd-counters.7
 CLEANFILES += tmemd-counters.7
 

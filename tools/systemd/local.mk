@@ -14,6 +14,18 @@ tmemd.service: tools/systemd/tmemd.service.in Makefile
 	$(AM_V_GEN)sed -e 's|@sbindir[@]|$(sbindir)|' -e 's|@sysconfdir[@]|$(sysconfdir)|' \
 		$(srcdir)/tools/systemd/tmemd.service.in > $@
 
+# By its path: nbdkit finds a plugin by name in its own directory only.
+if HAVE_NBDKIT
+dist_systemdsystemunit_DATA += tools/systemd/tmem-nbd@.socket
+nodist_systemdsystemunit_DATA += tmem-nbd@.service
+endif
+EXTRA_DIST += tools/systemd/tmem-nbd@.service.in tools/systemd/tmem-nbd@.socket
+CLEANFILES += tmem-nbd@.service
+
+tmem-nbd@.service: tools/systemd/tmem-nbd@.service.in Makefile
+	$(AM_V_GEN)sed -e 's|@nbdkit_plugin[@]|$(nbdkitplugindir)/nbdkit-tmem-plugin.so|' \
+		'$(srcdir)/tools/systemd/tmem-nbd@.service.in' > '$@'
+
 # The configuration is the operator's: one that is there is left alone, one that was changed stays.
 install-data-local:
 	$(MKDIR_P) $(DESTDIR)$(sysconfdir)/tmemd/conf.d
