@@ -6,6 +6,7 @@ CLI_TESTS = \
 	tests/cli/disk.bats \
 	tests/cli/doctor.bats \
 	tests/cli/mounts.bats \
+	tests/cli/nbd.bats \
 	tests/cli/service.bats \
 	tests/cli/tmemctl.bats \
 	tests/cli/usage.bats

@@ -82,3 +82,13 @@ tests_service_disk_full_SOURCES = tests/service/disk_full.c $(DISK_LOAD)
 tests_service_disk_full_LDADD = $(DISK_LIBS)
 tests_service_disk_backend_SOURCES = tests/service/disk_backend.c $(DISK_LOAD) $(HOSTILE)
 tests_service_disk_backend_LDADD = $(DISK_LIBS)
+
+# The same by many threads: of one program, and of NBD clients.
+BLOCK_LOAD = tests/service/blockload.c tests/service/blockload.h $(DISK_LOAD)
+check_PROGRAMS += tests/service/disk_threads tests/service/nbd
+TESTS += tests/service/disk_threads tests/service/nbd
+tests_service_disk_threads_SOURCES = tests/service/disk_threads.c $(BLOCK_LOAD)
+tests_service_disk_threads_LDADD = $(DISK_LIBS)
+tests_service_nbd_SOURCES = tests/service/nbd.c $(BLOCK_LOAD)
+tests_service_nbd_CPPFLAGS = $(AM_CPPFLAGS) $(LIBNBD_CFLAGS)
+tests_service_nbd_LDADD = $(DISK_LIBS) $(LIBNBD_LIBS)

@@ -148,6 +148,8 @@ static int cannot_serve(int r)
 			     what, socket_path);
 		break;
 	case -ENOTSUP:
+	case -EPROTO:
+	case -EREMOTEIO:
 		nbdkit_error("disk %s: what serves %s is not a disk of tmemd", what, socket_path);
 		break;
 	default:
@@ -206,9 +208,10 @@ static void tmem_dump_plugin(void)
 
 /* ---- Connections ---------------------------------------------------------------------------- */
 
+/* NBD has few errors: what has none of its own would become EINVAL, which is the client's fault. */
 static int failed(int r)
 {
-	nbdkit_set_error(-r);
+	nbdkit_set_error(r == -EINVAL || r == -ESHUTDOWN ? -r : EIO);
 	return -1;
 }
 

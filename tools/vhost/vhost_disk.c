@@ -29,6 +29,7 @@
 #define SECTOR 512u
 #define SPIN_NS 20000u
 #define TRY_AGAIN_MS 100u
+#define SAY_WHY_MS 2000u /* a restart of tmemd needs no explanation */
 #define SAY_AGAIN_MS 60000u
 #define STALE_TRIES 3u /* that must fail alike while others are served */
 
@@ -186,6 +187,7 @@ static bool connect_again(struct vhost_disk *disk)
 	unsigned stale = 0;
 	int r, said = 0;
 
+	say(disk, "%s: the connection ended: requests wait", disk->socket);
 	for (;;) {
 		/* What was completed needs no answer of the next one. */
 		reap(disk);
@@ -198,7 +200,8 @@ static bool connect_again(struct vhost_disk *disk)
 		pthread_mutex_lock(&disk->lock);
 		if (!r || stale == STALE_TRIES)
 			break;
-		if (r != said || vu_now_ms() - said_ms >= SAY_AGAIN_MS) {
+		if (vu_now_ms() - start >= SAY_WHY_MS &&
+		    (r != said || vu_now_ms() - said_ms >= SAY_AGAIN_MS)) {
 			say(disk, "%s: requests have waited for %llu s: %s", disk->socket,
 			    (unsigned long long)(vu_now_ms() - start) / 1000, reason(r));
 			said = r;
