@@ -8,7 +8,7 @@ EXTRA_DIST += \
 	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/workloads/make.sh \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/doctor.sh \
-	tests/vm/cases/disk.sh tests/vm/cases/filesystem.sh \
+	tests/vm/cases/disk.sh tests/vm/cases/filesystem.sh tests/vm/cases/nbd.sh \
 	tests/vm/cases/frontswap.sh \
 	tests/vm/programs/memhog.c tests/vm/lib/inner.sh tests/vm/cases/hostmem.sh \
 	tests/vm/cases/hostgroup.sh \
@@ -16,13 +16,13 @@ EXTRA_DIST += \
 	tests/vm/lib/line.jq tests/vm/lib/summary.jq tests/vm/lib/table.jq \
 	tests/vm/kernel/evidence-5.10.config tests/vm/variants/none.sh tests/vm/variants/tmem.sh \
 	tests/vm/variants/zram.sh tests/vm/variants/zswap.sh tests/vm/variants/zswap-50.sh \
-	tests/vm/variants/vhost-blk.sh \
+	tests/vm/variants/vhost-blk.sh tests/vm/variants/nbd.sh \
 	tests/vm/variants/host-zswap.sh tests/vm/variants/host-zswap-ksm.sh \
 	tests/vm/cases/consolidate.sh \
 	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
 	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
 
-check-vm: tmemd tmemctl tests/service/ringload
+check-vm: all tests/service/ringload
 	vm_build=$(abs_builddir) $(srcdir)/tests/vm/run.sh $(VM_CASES)
 
 .PHONY: check-vm

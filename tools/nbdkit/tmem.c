@@ -16,8 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "tools/vhost/vhost_disk.h"
 
@@ -167,6 +170,27 @@ static int tmem_get_ready(void)
 }
 
 /*
+ * All of the process is locked in memory, but only what it touches: nbdkit's --swap would fill the
+ * stacks of all its threads. Where locked memory is limited, only what requests pass through: other
+ * mappings would fail when the limit is reached.
+ */
+static void lock_memory(void)
+{
+	struct rlimit limit = {0};
+	int r;
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if ((!geteuid() || limit.rlim_cur == RLIM_INFINITY) &&
+	    !mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
+		nbdkit_debug("the process is locked in memory");
+	r = vhost_disk_lock_memory(disk);
+	if (r)
+		nbdkit_error("warning: the memory of requests is not locked: %s; raise the limit "
+			     "of locked memory (ulimit -l)",
+			     strerror(-r));
+}
+
+/*
  * The connection is of the process that serves. Its threads come later: they inherit that they must
  * not wait for memory which only what is written here would free.
  */
@@ -181,11 +205,7 @@ static int tmem_after_fork(void)
 	r = vhost_disk_open(&disk, &options);
 	if (r)
 		return cannot_serve(r);
-	r = vhost_disk_lock_memory(disk);
-	if (r)
-		nbdkit_error("warning: the memory of requests is not locked: %s; raise the limit "
-			     "of locked memory (ulimit -l)",
-			     strerror(-r));
+	lock_memory();
 	return 0;
 }
 

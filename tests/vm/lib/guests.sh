@@ -20,6 +20,9 @@
 #   guest_vhost MB SOCKET[,KEY=VALUE...]...
 #                             print those of disks that tmemd serves, with properties of the device,
 #                             and of memory that they can share: MB as for guest_start
+#   guest_nbd SOCKET[,KEY=VALUE...]...
+#                             print those of disks that an NBD server has at a Unix socket, with
+#                             properties of the device; nothing of the guest's memory is shared
 #   guest_wait_for NAME PATTERN SECONDS
 #                             wait until a line of the output matches; fails when QEMU ends before
 #   guest_say NAME LINE       a line to the guest's console, where scripts `read` it
@@ -158,6 +161,17 @@ guest_vhost()
 		id=vhost$((n++))
 		printf '%s\n' -chardev "socket,path=${disk%%,*},id=$id,reconnect=1" \
 			-device "vhost-user-blk-pci,chardev=$id${disk#"${disk%%,*}"}"
+	done
+}
+
+guest_nbd()
+{
+	local disk n=0
+
+	for disk; do
+		printf '%s\n' -blockdev "driver=nbd,node-name=nbd$n,server.type=unix,server.path=${disk%%,*},reconnect-delay=60,discard=unmap" \
+			-device "virtio-blk-pci,drive=nbd$n${disk#"${disk%%,*}"}"
+		n=$((n + 1))
 	done
 }
 

@@ -9,6 +9,10 @@
 #   tmemd_start                    start it and wait until it answers
 #   tmemd_kill                     kill -9
 #   tmemd_stop                     SIGTERM, and wait
+#   host_nbd_can                   succeeds, or prints why there is no NBD server, and fails
+#   host_nbd NAME                  serve the disk by nbdkit at $vm_work/NAME.nbd, or serve it again
+#   host_nbd_kill NAME             kill -9 of that
+#   host_nbd_pids                  print the processes
 #   host_tmemctl ARGUMENT...       tmemctl for it
 #   host_stat NAME KEY             a number of `tmemctl stat NAME --json`
 #   host_wait_stat NAME KEY TEST VALUE SECONDS
@@ -22,6 +26,7 @@ TMEMD=${TMEMD:-$vm_build/tmemd}
 TMEMCTL=${TMEMCTL:-$vm_build/tmemctl}
 host_tmpfs=
 host_pid=
+declare -A host_nbd_pid
 
 host_setup()
 {
@@ -64,6 +69,48 @@ host_disk()
 		printf '%s\n' "$@"
 	} >> "$vm_work/tmemd.conf"
 }
+
+host_nbd_can()
+{
+	if ! command -v nbdkit > /dev/null; then
+		echo 'nbdkit is not installed'
+	elif [ ! -f "$vm_build/nbdkit-tmem-plugin.so" ]; then
+		echo "no plugin of nbdkit in $vm_build"
+	else
+		return 0
+	fi
+	return 1
+}
+
+host_nbd()
+{
+	local name=$1 end=$((SECONDS + 20))
+
+	host_nbd_kill "$name"
+	rm -f "$vm_work/$name.nbd" "$vm_work/$name.nbd-pid"
+	nbdkit -f -U "$vm_work/$name.nbd" -P "$vm_work/$name.nbd-pid" \
+		"$vm_build/nbdkit-tmem-plugin.so" socket="$vm_work/$name.sock" \
+		>> "$vm_work/$name-nbdkit.log" 2>&1 &
+	host_nbd_pid[$name]=$!
+	until [ -s "$vm_work/$name.nbd-pid" ]; do
+		if [ $SECONDS -ge $end ] || ! kill -0 "${host_nbd_pid[$name]}" 2> /dev/null; then
+			vm_say 'nbdkit does not start:'
+			tail -n 5 "$vm_work/$name-nbdkit.log" >&2
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
+host_nbd_kill()
+{
+	[ -n "${host_nbd_pid[$1]:-}" ] || return 0
+	kill -9 "${host_nbd_pid[$1]}" 2> /dev/null
+	wait "${host_nbd_pid[$1]}" 2> /dev/null
+	unset "host_nbd_pid[$1]"
+}
+
+host_nbd_pids() { printf '%s\n' "${host_nbd_pid[@]}"; }
 
 host_tmemctl() { "$TMEMCTL" --socket "$vm_work/control.sock" "$@"; }
 
@@ -120,6 +167,9 @@ host_wait_stat()
 
 host_cleanup()
 {
+	local name
+
+	for name in "${!host_nbd_pid[@]}"; do host_nbd_kill "$name"; done
 	if [ -n "$host_pid" ]; then
 		kill -9 "$host_pid" 2> /dev/null
 		wait "$host_pid" 2> /dev/null
