@@ -111,6 +111,14 @@ struct zram_result {
 /* False, and the reason printed, when it cannot be measured here. */
 bool zram_measure(const struct corpus *corpus, struct zram_result *result);
 
+/* ---- A disk by NBD (nbd.c) ------------------------------------------------------------------ */
+
+/* Serves the disk and connects to that; false, and the reason printed, when it cannot be. */
+bool nbd_open_disk(const char *disk_socket);
+/* Writes all pages, then reads each in this order, one request at a time: the time of reading. */
+bool nbd_measure(const struct corpus *corpus, const uint32_t *order, struct timing *time);
+void nbd_close_disk(void);
+
 /* ---- References and benches ----------------------------------------------------------------- */
 
 /* scan + XXH3 + LZ4 of all pages. */

@@ -3,7 +3,7 @@
  * tmem-bench blk: pages through a vhost-user-blk disk, without a VM. A child process is the front
  * end, the driver of tools/vhost; this process is the service, with one worker. References: a store
  * of the child's own, without a disk; zram through O_DIRECT; qemu-storage-daemon with a file on
- * tmpfs, which compresses nothing.
+ * tmpfs, which compresses nothing. The way to a disk by NBD is compared with the disk's own.
  */
 #include "bench.h"
 #include "front/front.h"
@@ -34,7 +34,7 @@
 /* What the front end measured; the service prints it. */
 struct results {
 	atomic_bool service_up;
-	struct series small, large, own, small_depth_1, two_queues, one_queue;
+	struct series small, large, own, small_depth_1, two_queues, one_queue, nbd_depth_1;
 	double extra[MAX_ROUNDS]; /* ns a page of 4 KiB requests above the store's own */
 	double disk[MAX_ROUNDS], zram[MAX_ROUNDS]; /* CPU ns a page, put and get */
 	double qsd[MAX_ROUNDS], disk_large[MAX_ROUNDS];
@@ -53,6 +53,7 @@ struct front_end {
 	struct corpus corpus;
 	uint32_t *order; /* of pages in requests of one page; others go from first to last */
 	struct target disk, qsd;
+	bool nbd;
 	struct store *store;
 	struct store_client *own;
 	uint32_t own_pool;
@@ -199,7 +200,7 @@ static struct timing without_disk(const struct front_end *f)
 static void start_qsd(struct target *target, size_t bytes)
 {
 	char file[256], blockdev[512], export[512], socket[256];
-	struct vu_options options = {.queues = 1, .no_inflight = true};
+	struct vu_options options = {.queues = 1, .no_inflight = true}; /* it has none */
 	int fd, r;
 
 	if (access(QSD, X_OK)) {
@@ -270,6 +271,10 @@ static void one_round(struct front_end *f)
 	series_add(&r->one_queue, one, f->corpus.nr);
 	one = drive(f, &f->disk, (struct pattern){VIRTIO_BLK_T_IN, 1, DEPTH, QUEUES});
 	series_add(&r->two_queues, one, f->corpus.nr);
+	if (f->nbd && !nbd_measure(&f->corpus, f->order, &one))
+		give_up("the disk by NBD", 0);
+	if (f->nbd)
+		series_add(&r->nbd_depth_1, one, f->corpus.nr);
 	if (zram_measure(&f->corpus, &zram))
 		r->zram[r->zram_rounds++] = (zram.put_ns + zram.get_ns) / 2;
 	if (f->qsd.vu)
@@ -300,10 +305,13 @@ static void front_end_main(struct results *results, const struct bench_options *
 	r = vu_open(&f.disk.vu, scratch_path("socket"), &vu);
 	if (r)
 		give_up("the disk", r);
+	f.nbd = nbd_open_disk(scratch_path("nbd-disk"));
 	start_qsd(&f.qsd, f.corpus.nr * PAGE_BYTES);
 	for (unsigned i = 0; i < options->rounds; i++)
 		one_round(&f);
 	stop_qsd(&f.qsd);
+	if (f.nbd)
+		nbd_close_disk();
 	vu_close(f.disk.vu);
 	store_close(f.store);
 	exit(0);
@@ -311,12 +319,11 @@ static void front_end_main(struct results *results, const struct bench_options *
 
 /* ---- The service ---------------------------------------------------------------------------- */
 
-static void serve(struct store *store, struct front **front, uint64_t pages)
+static void add_disk(struct store *store, struct front *front, const char *name, const char *socket,
+		     uint64_t pages)
 {
-	struct front_config config = {
-		.region_dir = scratch_path(""), .workers = QUEUES, .poll_us = 50};
-	struct front_disk_config disk = {.name = "disk",
-					 .socket = scratch_path("socket"),
+	struct front_disk_config disk = {.name = name,
+					 .socket = scratch_path(socket),
 					 .socket_mode = 0600,
 					 .socket_uid = (uid_t)-1,
 					 .socket_gid = (gid_t)-1,
@@ -324,18 +331,31 @@ static void serve(struct store *store, struct front **front, uint64_t pages)
 					 .queues = QUEUES};
 	char err[256] = "";
 
-	bench_client(store, "disk");
-	if (front_open(front, store, &config, err, sizeof(err)) ||
-	    front_disk_add(*front, &disk, err, sizeof(err))) {
+	bench_client(store, name);
+	if (!front_disk_add(front, &disk, err, sizeof(err)))
+		return;
+	fprintf(stderr, "tmem-bench: front: %s\n", err);
+	exit(1);
+}
+
+static void serve(struct store *store, struct front **front, uint64_t pages)
+{
+	struct front_config config = {
+		.region_dir = scratch_path(""), .workers = QUEUES, .poll_us = 50};
+	char err[256] = "";
+
+	if (front_open(front, store, &config, err, sizeof(err))) {
 		fprintf(stderr, "tmem-bench: front: %s\n", err);
 		exit(1);
 	}
+	add_disk(store, *front, "disk", "socket", pages);
+	add_disk(store, *front, "nbd", "nbd-disk", pages);
 }
 
 int bench_blk(const struct bench_options *options)
 {
 	uint64_t pages = options->pages ? options->pages : DEFAULT_PAGES;
-	uint64_t chunks = pages * 1900 / STORE_CHUNK_BYTES + 48;
+	uint64_t chunks = 2 * pages * 1900 / STORE_CHUNK_BYTES + 48; /* two disks */
 	struct results *results = mmap(NULL, sizeof(*results), PROT_READ | PROT_WRITE,
 				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct front *front;
@@ -359,10 +379,13 @@ int bench_blk(const struct bench_options *options)
 	figure_values("blk_4k_extra", "ns", results->extra, NULL, results->rounds);
 	figure_times("blk_128k", &results->large, &results->own);
 	figure_times("blk_depth_1", &results->small_depth_1, NULL);
+	figure_values("blk_nbd_depth_1_wall", "ns", results->nbd_depth_1.wall,
+		      results->small_depth_1.wall, results->nbd_depth_1.nr);
 	figure_times("blk_two_queues", &results->two_queues, &results->one_queue);
 	figure_values("blk_vs_zram", "ns", results->disk, results->zram, results->zram_rounds);
 	figure_values("blk_vs_qsd", "ns", results->disk_large, results->qsd, results->qsd_rounds);
 	front_disk_remove(front, "disk", true);
+	front_disk_remove(front, "nbd", true);
 	front_close(front);
 	store_close(store);
 	munmap(results, sizeof(*results));

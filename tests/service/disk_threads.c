@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * A disk for many threads of one program (tools/vhost/vhost_disk.h): more threads than it has
- * slots, data verified, and tmemd killed under them: no request fails, every block is right (case
- * 15). Then what ends a wait: a limit in time, the end of the program, a disk that was made anew.
+ * slots, data verified, and tmemd killed under them: no request fails, every block is right
+ * (case 15). Then what ends a wait: a limit in time, the end of the program, a disk that was made
+ * anew.
  */
 #include "blockload.h"
 

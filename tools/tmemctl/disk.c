@@ -126,9 +126,11 @@ static void print_created(json_t *result)
 	       "for QEMU, with size= of the VM's memory:\n"
 	       "  -object memory-backend-memfd,id=mem,size=...,share=on -numa node,memdev=mem "
 	       "-chardev socket,id=%s,path=%s,reconnect=1 "
-	       "-device vhost-user-blk-pci,chardev=%s,num-queues=%.0f\n",
+	       "-device vhost-user-blk-pci,chardev=%s,num-queues=%.0f\n"
+	       "or by NBD, for memory that is not shared (nbdkit-tmem-plugin(1)):\n"
+	       "  nbdkit -U /run/tmem/%s.nbd.sock tmem socket=%s\n",
 	       name, size, most, created ? "made" : "it was there already", socket, name, socket,
-	       name, number_of(disk, TMEM_KEY_QUEUES));
+	       name, number_of(disk, TMEM_KEY_QUEUES), name, socket);
 }
 
 int run_disk_create(const struct ctl *ctl)

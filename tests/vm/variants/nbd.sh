@@ -32,7 +32,7 @@ variant_host_start()
 	done
 }
 
-variant_qemu() { guest_nbd "$vm_work/$1.nbd,serial=$1"; }
+variant_qemu() { guest_nbd "$vm_work/$1.nbd,serial=$1,addr=0x10"; }
 
 # tmemd maps what its front ends share with it: that is theirs, and counted once.
 variant_sample()

@@ -20,7 +20,8 @@ variant_host_start()
 	tmemd_start
 }
 
-variant_qemu() { guest_vhost "$guest_mb" "$vm_work/$1.sock,num-queues=$cpus"; }
+# Behind the drives, which are vda and vdb in the guest.
+variant_qemu() { guest_vhost "$guest_mb" "$vm_work/$1.sock,num-queues=$cpus,addr=0x10"; }
 
 variant_script()
 {
