@@ -408,4 +408,6 @@ static struct nbdkit_plugin plugin = {
 	.zero = tmem_zero,
 };
 
+/* The macro defines it without a prototype. */
+NBDKIT_DLL_PUBLIC struct nbdkit_plugin *plugin_init(void);
 NBDKIT_REGISTER_PLUGIN(plugin)
