@@ -8,6 +8,7 @@
 #   skip SENTENCE       it cannot run here, and why
 #   check TEXT COMMAND  fails with TEXT when the command does
 #   need FLAVOUR        fetch and build what this kernel needs, or skip
+#   need_tools PROGRAM...  skip when one is not installed
 #   note TEXT           a figure for the log, shown under the result
 #
 # Environment: vm_build (build directory; default: two levels above cases/ when it has tmemd, else
@@ -65,18 +66,24 @@ check()
 	"$@" || fail "$text"
 }
 
-need()
+need_tools()
 {
 	local tool
 
-	for tool in qemu-system-x86_64 busybox cpio jq "$kernel_cc" modprobe; do
+	for tool; do
 		command -v "$tool" > /dev/null || skip "$tool is not installed"
 	done
+}
+
+need()
+{
+	need_tools qemu-system-x86_64 busybox cpio jq modprobe xz
 	[ -x "$TMEMD" ] || skip "no tmemd in $vm_build: build first, or set vm_build"
 	if suite_of "$1" > /dev/null; then
 		kernel_build "$1" || skip "the kernel of $1 could not be fetched"
 		return
 	fi
+	need_tools "$kernel_cc"
 	kernels_fetch || skip 'the Debian 11 kernel packages could not be fetched'
 	kernel_build "$1" || fail "the $1 kernel could not be built"
 }

@@ -4,7 +4,7 @@
 # Guests in QEMU: test programs, initramfs, boot, talk over the serial console. Sourced after
 # kernels.sh, not run. `vm_work` names a directory of this run.
 #
-#   vm_accel                  sets vm_accel_args: KVM if a test boot works, else TCG
+#   vm_accel FLAVOUR          sets vm_accel_args: KVM if a test boot of this kernel works, else TCG
 #   vm_programs               build the static test programs into $vm_work/bin
 #   guest_image FLAVOUR OUT SCRIPT [FILE...]
 #                             initramfs OUT for a kernel: busybox, the test programs, tmem.ko, FILEs
@@ -45,7 +45,7 @@ vm_accel()
 	[ ${#vm_accel_args[@]} -gt 0 ] && return 0
 	if [ -n "${TMEMD_VM_ACCEL:-}" ]; then
 		read -ra vm_accel_args <<< "$TMEMD_VM_ACCEL"
-	elif [ -w /dev/kvm ] && vm_kvm_boots; then
+	elif [ -w /dev/kvm ] && vm_kvm_boots "$1"; then
 		vm_accel_args=(-accel kvm -cpu host)
 	else
 		vm_accel_args=(-accel "tcg,thread=multi" -cpu max)
@@ -58,9 +58,9 @@ vm_kvm_boots()
 	local image=$vm_work/kvm-probe.img
 
 	printf 'say kvm=works\n' > "$vm_work/kvm-probe.sh"
-	guest_image stock "$image" "$vm_work/kvm-probe.sh" &&
+	guest_image "$1" "$image" "$vm_work/kvm-probe.sh" &&
 		timeout 30 qemu-system-x86_64 -accel kvm -cpu host -m 256 -nodefaults -nographic \
-			-no-reboot -serial stdio -kernel "$(kernel_image stock)" -initrd "$image" \
+			-no-reboot -serial stdio -kernel "$(kernel_image "$1")" -initrd "$image" \
 			-append 'console=ttyS0 quiet panic=-1' < /dev/null 2> /dev/null |
 		grep -q 'kvm=works'
 }
@@ -128,7 +128,8 @@ guest_image()
 	for file; do cp "$file" "$root/"; done
 	while read -r file; do
 		case $file in
-		*.xz) xz -dc "$file" > "$root/modules/$n-$(basename "$file" .xz)" ;;
+		*.xz) xz -dc "$file" > "$root/modules/$n-$(basename "$file" .xz)" || return 1 ;;
+		*.zst) zstd -dcq "$file" > "$root/modules/$n-$(basename "$file" .zst)" || return 1 ;;
 		*) cp "$file" "$root/modules/$n-$(basename "$file")" ;;
 		esac
 		n=$((n + 1))
@@ -182,7 +183,7 @@ guest_start()
 	local name=$1 flavour=$2 mb=$3 cpus=$4 image=$5 fd
 
 	shift 5
-	vm_accel
+	vm_accel "$flavour"
 	rm -f "$vm_work/$name.in"
 	mkfifo "$vm_work/$name.in" || return 1
 	qemu-system-x86_64 "${vm_accel_args[@]}" -name "$name" -m "$mb" \

@@ -16,9 +16,10 @@
 #   module_build FLAVOUR OUT build tmem.ko from $guest_src and copy it to OUT
 #
 # FLAVOUR is stock, small, debug (small with lockdep and sleep checks) or evidence (small with zram
-# and zswap, without checks); or debian12 (6.1), debian13 (6.12), sid (the newest): the stock cloud
-# kernels of these suites, for guests without our module, fetched by kernel_build. All functions return non-zero with a sentence on standard error when
-# they cannot do their work.
+# and zswap, without checks); or debian11 (5.10), debian12 (6.1), debian13 (6.12), sid (the newest):
+# the stock cloud kernels of these suites, for guests without our module, each fetched by its own
+# kernel_build. All functions return non-zero with a sentence on standard error when they cannot do
+# their work.
 #
 # Environment: TMEMD_CACHE (cache directory), TMEMD_KERNEL_CC (compiler, default gcc-12),
 # TMEMD_JOBS (parallel jobs, default: number of processors).
@@ -165,7 +166,8 @@ kernel_tree()
 	printf '%s\n' "$dir/$1-$key"
 }
 
-# The newest kernel of a suite: its image, or (when that is split up) binary and modules.
+# The newest kernel of a suite: its image, or, when that is split up, binary, modules and the list of
+# what is built in.
 suite_packages() # apt's directory
 {
 	local names version
@@ -173,7 +175,7 @@ suite_packages() # apt's directory
 	names=$(suite_apt "$1" cache pkgnames linux-) || return 1
 	version=$(sed -n 's/^linux-binary-\([0-9].*-cloud-amd64\)$/\1/p' <<< "$names" | sort -V | tail -n 1)
 	if [ -n "$version" ]; then
-		echo "linux-binary-$version" "linux-modules-$version"
+		echo "linux-binary-$version" "linux-modules-$version" "linux-base-$version"
 		return
 	fi
 	version=$(sed -n 's/^linux-image-\([0-9].*-cloud-amd64\)$/\1/p' <<< "$names" | sort -V | tail -n 1)
@@ -183,11 +185,25 @@ suite_packages() # apt's directory
 suite_of()
 {
 	case $1 in
+	debian11) echo bullseye ;;
 	debian12) echo bookworm ;;
 	debian13) echo trixie ;;
 	sid) echo sid ;;
 	*) return 1 ;;
 	esac
+}
+
+# Newer packages have everything below /usr/lib/modules.
+suite_old_places() # directory
+{
+	local image
+
+	[ -e "$1/lib" ] || ln -s usr/lib "$1/lib"
+	for image in "$1"/usr/lib/modules/*/vmlinuz; do
+		[ -f "$image" ] || continue
+		mkdir -p "$1/boot"
+		mv "$image" "$1/boot/vmlinuz-$(basename "$(dirname "$image")")"
+	done
 }
 
 suite_fetch_locked()
@@ -196,6 +212,8 @@ suite_fetch_locked()
 
 	dir=$(vm_cache) || return 1
 	[ -d "$dir/$1" ] && return 0
+	# The same packages and more.
+	[ "$1" != debian11 ] || [ ! -d "$dir/stock" ] || { ln -s stock "$dir/$1"; return; }
 	vm_say "fetching the kernel of $1"
 	tmp=$(mktemp -d "$dir/new.XXXXXX")
 	suite_lists "$tmp/apt" "$(suite_of "$1")" && packages=$(suite_packages "$tmp/apt") &&
@@ -206,6 +224,7 @@ suite_fetch_locked()
 		dpkg-deb -x "$deb" "$tmp" && rm "$deb" || return 1
 	done
 	rm -rf "$tmp/apt"
+	suite_old_places "$tmp"
 	basename "$tmp"/boot/vmlinuz-* | sed 's/^vmlinuz-//' > "$tmp/release"
 	depmod -b "$tmp" "$(cat "$tmp/release")" 2> /dev/null
 	mv "$tmp" "$dir/$1"
