@@ -126,3 +126,33 @@ wrong()
 	[ "${lines[0]}" = block ]
 	[ "$(basename "${lines[1]}")" = tmem-vhost-user-blk ]
 }
+
+@test "quickstart: help and wrong usage, before anything is installed" {
+	quickstart=$srcdir/quickstart
+	run "$quickstart" --help
+	[ "$status" -eq 0 ]
+	says "demo [--guest NAME]"
+	run "$quickstart" demo --help
+	[ "$status" -eq 0 ]
+	for guest in debian11 debian12 debian13 sid module; do
+		says "$guest"
+	done
+	run "$quickstart" demo --guest windows
+	[ "$status" -eq 2 ]
+	says "no guest is called 'windows'"
+	run "$quickstart" demo now
+	[ "$status" -eq 2 ]
+	run "$quickstart"
+	[ "$status" -eq 2 ]
+}
+
+@test "quickstart: packages, each once; what only building kernels needs is apart" {
+	run "$srcdir/quickstart" packages
+	[ "$status" -eq 0 ]
+	[ -z "$(sort <<<"$output" | uniq -d)" ]
+	for package in qemu-system-x86 gcc-12 flex bats udev; do
+		grep -qx "$package" <<<"$output"
+	done
+	[ "$("$srcdir/tests/vm/demo" --kind)" = disk ]
+	[ "$("$srcdir/tests/vm/demo" --kind --guest module)" = module ]
+}

@@ -1,6 +1,6 @@
 # Tests with real guests in QEMU, see tests/vm/README.md: make check-vm.
 EXTRA_DIST += \
-	tests/vm/README.md tests/vm/run.sh \
+	tests/vm/README.md tests/vm/run.sh tests/vm/demo \
 	tests/vm/lib/case.sh tests/vm/lib/guests.sh tests/vm/lib/host.sh tests/vm/lib/kernels.sh \
 	tests/vm/kernel/debug-5.10.config tests/vm/kernel/small-5.10.config \
 	tests/vm/programs/pagehog.c tests/vm/programs/stamp.h \
@@ -8,7 +8,8 @@ EXTRA_DIST += \
 	tests/vm/workloads/hog.sh tests/vm/workloads/qsort.sh tests/vm/workloads/files.sh \
 	tests/vm/workloads/make.sh \
 	tests/vm/cases/cleancache.sh tests/vm/cases/debug.sh tests/vm/cases/doctor.sh \
-	tests/vm/cases/disk.sh tests/vm/cases/filesystem.sh tests/vm/cases/nbd.sh \
+	tests/vm/cases/disk.sh tests/vm/cases/filesystem.sh tests/vm/cases/kernels.sh \
+	tests/vm/cases/nbd.sh tests/vm/cases/sizing.sh \
 	tests/vm/cases/frontswap.sh \
 	tests/vm/programs/memhog.c tests/vm/lib/inner.sh tests/vm/cases/hostmem.sh \
 	tests/vm/cases/hostgroup.sh \

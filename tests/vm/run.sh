@@ -6,7 +6,8 @@
 here=$(cd "$(dirname "$0")" && pwd)
 passed=0 failed=0 skipped=0
 
-[ $# -gt 0 ] || set -- disk nbd filesystem frontswap limits restart late reboot lost hibernate cleancache hostmem hostgroup consolidate doctor debug
+[ $# -gt 0 ] || set -- disk nbd kernels filesystem frontswap limits restart late reboot lost hibernate cleancache \
+	hostmem hostgroup consolidate doctor debug ${TMEMD_VM_LONG:+sizing}
 for name; do
 	start=$SECONDS
 	output=$("$here/cases/$name.sh" 2>&1)

@@ -44,7 +44,7 @@ mkdir -p /run /etc/udev/rules.d && mv /*.rules /etc/udev/rules.d
 ln -s udevadm /bin/systemd-udevd
 udev_begins() { systemd-udevd --daemon && udevadm trigger --action=add && udevadm settle; }
 # Discards are of whole clusters of 2 MiB: what others have swapped keeps those that it lies in.
-udev_ends() { udevadm control --exit && while pidof systemd-udevd > /dev/null; do sleep 0.1; done; }
+udev_ends() { killall -9 systemd-udevd; }
 
 # As an administrator does it with the shell's small tools, or as systemd does it for tmem.swap.
 swap_like() # setting
