@@ -1,5 +1,6 @@
 # Programs that speak to tmemd.
 include tools/tmemctl/local.mk
+include tools/libvirt/local.mk
 include tools/systemd/local.mk
 include tools/client/local.mk
 include tools/vhost/local.mk

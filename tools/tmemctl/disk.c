@@ -88,8 +88,7 @@ static json_t *request_about(const char *command, const char *name)
 	return json_pack("{s:s, s:s}", TMEM_KEY_COMMAND, command, TMEM_KEY_NAME, name);
 }
 
-/* Puts what was given behind options into the request. */
-static int put_values(const struct ctl *ctl, json_t *request)
+int disk_put_values(const struct ctl *ctl, json_t *request)
 {
 	json_int_t value;
 
@@ -141,7 +140,7 @@ int run_disk_create(const struct ctl *ctl)
 	if (!ctl->disk[DISK_SIZE])
 		return usage_error("say how large: --size SIZE", ctl->argv[0]);
 	request = request_about(TMEM_CMD_DISK_CREATE, ctl->argv[0]);
-	r = put_values(ctl, request);
+	r = disk_put_values(ctl, request);
 	if (!r)
 		return call_and_print(ctl, request, print_created);
 	json_decref(request);

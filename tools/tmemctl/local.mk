@@ -1,6 +1,6 @@
-# tmemctl.
+# tmemctl; and tmemctl-libvirt from the same sources, see tools/libvirt.
 bin_PROGRAMS += tmemctl
-tmemctl_SOURCES = \
+TMEMCTL_SOURCES = \
 	proto/control.h proto/size.h \
 	tools/tmemctl/call.c \
 	tools/tmemctl/disk.c \
@@ -14,5 +14,7 @@ tmemctl_SOURCES = \
 	tools/tmemctl/print.c \
 	tools/tmemctl/tmemctl.c \
 	tools/tmemctl/tmemctl.h
-tmemctl_CPPFLAGS = -I$(top_srcdir) -I$(top_builddir) $(JANSSON_CFLAGS)
+tmemctl_SOURCES = $(TMEMCTL_SOURCES) tools/tmemctl/elsewhere.c
+tmemctl_CPPFLAGS = -I$(top_srcdir) -I$(top_builddir) $(JANSSON_CFLAGS) \
+	-DTMEM_LIBEXECDIR='"$(pkglibexecdir)"'
 tmemctl_LDADD = $(JANSSON_LIBS)

@@ -296,6 +296,28 @@ static const struct command commands[] = {
 	 "Removes a disk with all that is on it. While a front end (QEMU) is connected, or a\n"
 	 "section of the configuration names it, it is refused, but for --force.\n",
 	 1, 1, "jf", run_disk_remove},
+	{"attach",
+	 "URI VM [--name NAME] [--config] [--live] [--print] [--required]\n"
+	 "      [--size SIZE] [--queues N] [--socket PATH] [--owner USER] [--group GROUP]\n"
+	 "      [--mode MODE] [--minimum SIZE] [--maximum SIZE] [--weight N] [--overcommit]\n"
+	 "      | --nbd [--socket PATH] | --ring",
+	 "Gives a virtual machine of libvirt (URI: qemu:///system), named by name or UUID, a disk\n"
+	 "to swap on, and makes the disk when it is not there: NAME, by default tmem-VM. --nbd: a\n"
+	 "disk served by tmem-nbd@NAME.service, for a machine whose memory is not shared. --ring:\n"
+	 "the device of the guest's module, for the client NAME of tmemd, by default VM.\n"
+	 "--config changes what is there at the next start, --live the running machine; without\n"
+	 "both: a running machine live, one that is off at its next start. --print changes "
+	 "nothing\n"
+	 "and prints the XML. --required: the machine must not start without (see the hook).\n"
+	 "Attaching twice changes nothing.\n",
+	 2, 2, "jDovpq", run_attach},
+	{"detach",
+	 "URI VM [--name NAME] [--nbd | --ring] [--config] [--live] [--force]\n"
+	 "      [--remove-disk]",
+	 "Takes out what `attach` put in; do swapoff in the guest first. A disk that still holds\n"
+	 "something is only unplugged from a running machine with --force: `blkdiscard` in the\n"
+	 "guest empties it. --remove-disk removes the disk from tmemd, too.\n",
+	 2, 2, "jfvm", run_detach},
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -368,6 +390,11 @@ static bool has_disk_option(const struct ctl *ctl)
 	return false;
 }
 
+static bool has_machine_option(const struct ctl *ctl)
+{
+	return ctl->name || ctl->nbd || ctl->ring || ctl->config || ctl->live;
+}
+
 /* An option that the command does not know, or the wrong number of arguments. */
 static int check_usage(const struct command *command, const struct ctl *ctl)
 {
@@ -377,7 +404,10 @@ static int check_usage(const struct command *command, const struct ctl *ctl)
 	    (ctl->timeout >= 0 && !strchr(options, 't')) || (ctl->guest && !strchr(options, 'g')) ||
 	    (ctl->root && !strchr(options, 'r')) || (ctl->force && !strchr(options, 'f')) ||
 	    (ctl->overcommit && !strchr(options, 'o')) ||
-	    (has_disk_option(ctl) && !strchr(options, 'D')))
+	    (has_disk_option(ctl) && !strchr(options, 'D')) ||
+	    (has_machine_option(ctl) && !strchr(options, 'v')) ||
+	    (ctl->print && !strchr(options, 'p')) || (ctl->required && !strchr(options, 'q')) ||
+	    (ctl->remove_disk && !strchr(options, 'm')))
 		return bad_usage("an option that this command does not have", command->name);
 	if (ctl->argc < command->min_args)
 		return bad_usage("an argument is missing", command->name);
@@ -398,7 +428,20 @@ static bool parse_seconds(const char *text, double *seconds)
 /* ---- The command line ----------------------------------------------------------------------- */
 
 /* Long options without a letter; OPTION_DISK and behind it: enum disk_option. */
-enum { OPTION_SOCKET = 256, OPTION_OVERCOMMIT, OPTION_FORCE, OPTION_DISK };
+enum {
+	OPTION_SOCKET = 256,
+	OPTION_OVERCOMMIT,
+	OPTION_FORCE,
+	OPTION_NAME,
+	OPTION_NBD,
+	OPTION_RING,
+	OPTION_CONFIG,
+	OPTION_LIVE,
+	OPTION_PRINT,
+	OPTION_REQUIRED,
+	OPTION_REMOVE_DISK,
+	OPTION_DISK
+};
 
 static const struct option longs[] = {
 	{"socket", required_argument, NULL, OPTION_SOCKET},
@@ -411,6 +454,14 @@ static const struct option longs[] = {
 	{"version", no_argument, NULL, 'V'},
 	{"overcommit", no_argument, NULL, OPTION_OVERCOMMIT},
 	{"force", no_argument, NULL, OPTION_FORCE},
+	{"name", required_argument, NULL, OPTION_NAME},
+	{"nbd", no_argument, NULL, OPTION_NBD},
+	{"ring", no_argument, NULL, OPTION_RING},
+	{"config", no_argument, NULL, OPTION_CONFIG},
+	{"live", no_argument, NULL, OPTION_LIVE},
+	{"print", no_argument, NULL, OPTION_PRINT},
+	{"required", no_argument, NULL, OPTION_REQUIRED},
+	{"remove-disk", no_argument, NULL, OPTION_REMOVE_DISK},
 	{"size", required_argument, NULL, OPTION_DISK + DISK_SIZE},
 	{"queues", required_argument, NULL, OPTION_DISK + DISK_QUEUES},
 	{"mode", required_argument, NULL, OPTION_DISK + DISK_MODE},
@@ -429,6 +480,33 @@ struct line {
 	int nr;
 };
 
+/* An option that says only that it is there. False: it is another. */
+static bool take_flag(struct ctl *ctl, int option)
+{
+	const struct {
+		int option;
+		bool *flag;
+	} flags[] = {
+		{'j', &ctl->json},
+		{'a', &ctl->all},
+		{'g', &ctl->guest},
+		{OPTION_OVERCOMMIT, &ctl->overcommit},
+		{OPTION_FORCE, &ctl->force},
+		{OPTION_NBD, &ctl->nbd},
+		{OPTION_RING, &ctl->ring},
+		{OPTION_CONFIG, &ctl->config},
+		{OPTION_LIVE, &ctl->live},
+		{OPTION_PRINT, &ctl->print},
+		{OPTION_REQUIRED, &ctl->required},
+		{OPTION_REMOVE_DISK, &ctl->remove_disk},
+	};
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		if (flags[i].option == option)
+			return *flags[i].flag = true;
+	return false;
+}
+
 /* One option. CTL_OK or CTL_USAGE. */
 static int take_option(struct line *line, int option)
 {
@@ -436,10 +514,12 @@ static int take_option(struct line *line, int option)
 	int words;
 	const struct command *command = find_command(line->nr, line->words, &words);
 
+	if (take_flag(ctl, option))
+		return CTL_OK;
 	switch (option) {
 	case OPTION_SOCKET:
 		/* A disk has a socket of its own. */
-		if (command && command->run == run_disk_create)
+		if (command && strchr(command->options, 'D'))
 			ctl->disk[DISK_SOCKET] = optarg;
 		else
 			ctl->socket = optarg;
@@ -447,18 +527,12 @@ static int take_option(struct line *line, int option)
 	case 's':
 		ctl->socket = optarg;
 		return CTL_OK;
-	case 'j':
-		ctl->json = true;
-		return CTL_OK;
-	case 'a':
-		ctl->all = true;
-		return CTL_OK;
 	case 't':
 		if (!parse_seconds(optarg, &ctl->timeout))
 			return bad_usage("allowed are 0 to 3600 seconds", optarg);
 		return CTL_OK;
-	case 'g':
-		ctl->guest = true;
+	case OPTION_NAME:
+		ctl->name = optarg;
 		return CTL_OK;
 	case 'r':
 		ctl->root = optarg;
@@ -468,12 +542,6 @@ static int take_option(struct line *line, int option)
 		return CTL_OK;
 	case 'V':
 		line->version = true;
-		return CTL_OK;
-	case OPTION_OVERCOMMIT:
-		ctl->overcommit = true;
-		return CTL_OK;
-	case OPTION_FORCE:
-		ctl->force = true;
 		return CTL_OK;
 	}
 	if (option >= OPTION_DISK) {
@@ -505,33 +573,50 @@ static int parse(int argc, char **argv, struct line *line)
 	return CTL_OK;
 }
 
-int main(int argc, char **argv)
+static int run(struct line *line)
 {
-	struct line line = {.ctl = {.socket = TMEM_CONTROL_SOCKET, .timeout = -1}};
 	const struct command *command;
-	int words, r = parse(argc, argv, &line);
+	int words, r;
 
-	if (r)
-		return r;
-	if (line.version) {
+	if (line->version) {
 		printf("tmemctl %s\n", PACKAGE_VERSION);
 		return CTL_OK;
 	}
-	if (line.help && !line.nr) {
+	if (line->help && !line->nr) {
 		help();
 		return CTL_OK;
 	}
-	if (line.help && line.nr == 1 && !strcmp(line.words[0], "disk"))
+	if (line->help && line->nr == 1 && !strcmp(line->words[0], "disk"))
 		return help_disk();
-	command = find_command(line.nr, line.words, &words);
+	command = find_command(line->nr, line->words, &words);
 	if (!command)
-		return no_command(line.nr, line.words);
-	if (line.help) {
+		return no_command(line->nr, line->words);
+	if (line->help) {
 		help_command(command);
 		return CTL_OK;
 	}
-	line.ctl.argc = line.nr - words;
-	line.ctl.argv = line.words + words;
-	r = check_usage(command, &line.ctl);
-	return r ? r : command->run(&line.ctl);
+	line->ctl.argc = line->nr - words;
+	line->ctl.argv = line->words + words;
+	r = check_usage(command, &line->ctl);
+	return r ? r : command->run(&line->ctl);
+}
+
+int main(int argc, char **argv)
+{
+	struct line line = {.ctl = {.socket = TMEM_CONTROL_SOCKET, .timeout = -1}};
+	char **whole = calloc((size_t)argc + 1, sizeof(*whole));
+	int r;
+
+	if (!whole) {
+		perror("tmemctl");
+		return CTL_UNREACHED;
+	}
+	/* Parsing moves argv about. */
+	memcpy(whole, argv, (size_t)argc * sizeof(*whole));
+	line.ctl.whole = whole;
+	r = parse(argc, argv, &line);
+	if (!r)
+		r = run(&line);
+	free(whole);
+	return r;
 }

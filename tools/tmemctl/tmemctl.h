@@ -34,8 +34,15 @@ struct ctl {
 	bool overcommit;		   /* --overcommit */
 	bool force;			   /* --force */
 	const char *disk[DISK_NR_OPTIONS]; /* NULL: not given */
+	const char *name;		   /* --name, of what is attached, or NULL */
+	bool nbd, ring;			   /* --nbd, --ring */
+	bool config, live;		   /* --config, --live */
+	bool print;			   /* --print */
+	bool required;			   /* --required */
+	bool remove_disk;		   /* --remove-disk */
 	int argc;			   /* what follows the command */
 	char **argv;
+	char **whole; /* the command line as it was given */
 };
 
 /* Seconds that an answer may take beyond what was asked for. */
@@ -63,6 +70,17 @@ int run_disk_create(const struct ctl *ctl);
 int run_disk_list(const struct ctl *ctl);
 int run_disk_resize(const struct ctl *ctl);
 int run_disk_remove(const struct ctl *ctl);
+
+/*
+ * Puts what was given behind options into a request for a disk. CTL_OK, or CTL_USAGE and it has
+ * been said what is wrong.
+ */
+int disk_put_values(const struct ctl *ctl, json_t *request);
+
+/* Virtual machines of libvirt: elsewhere.c, or tools/libvirt/attach.c in the program that does it.
+ */
+int run_attach(const struct ctl *ctl);
+int run_detach(const struct ctl *ctl);
 
 /* What is wrong or wasteful on this host, or in this guest: doctor.c. */
 int run_doctor(const struct ctl *ctl);
