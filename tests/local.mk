@@ -5,5 +5,6 @@ include tests/unit/local.mk
 include tests/service/local.mk
 include tests/start/local.mk
 include tests/vm/local.mk
+include tests/libvirt/local.mk
 include tests/bench/local.mk
 include tests/fuzz/local.mk

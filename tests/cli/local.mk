@@ -5,12 +5,16 @@ CLI_TESTS = \
 	tests/cli/control.bats \
 	tests/cli/disk.bats \
 	tests/cli/doctor.bats \
+	tests/cli/libvirt.bats \
 	tests/cli/mounts.bats \
 	tests/cli/nbd.bats \
 	tests/cli/service.bats \
 	tests/cli/tmemctl.bats \
 	tests/cli/usage.bats
 TESTS += $(CLI_TESTS)
+check_PROGRAMS += tests/cli/diskfill
+tests_cli_diskfill_SOURCES = tests/cli/diskfill.c
+tests_cli_diskfill_LDADD = libtest.a
 TEST_EXTENSIONS = .bats
 BATS_LOG_COMPILER = $(SHELL) $(srcdir)/tests/cli/run.sh
 EXTRA_DIST += \

@@ -58,6 +58,14 @@ tests_unit_rebuild_test_SOURCES = tests/unit/rebuild_test.c tests/unit/unit.h te
 tests_unit_rebuild_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_rebuild_test_LDADD = $(UNIT_LIBS)
 
+if HAVE_LIBXML2
+check_PROGRAMS += tests/unit/domain_test
+TESTS += tests/unit/domain_test
+tests_unit_domain_test_SOURCES = tests/unit/domain_test.c tests/unit/unit.h
+tests_unit_domain_test_CPPFLAGS = $(UNIT_CPPFLAGS) $(LIBXML2_CFLAGS)
+tests_unit_domain_test_LDADD = libdomain.a $(LIBXML2_LIBS) $(CUNIT_LIBS)
+endif
+
 VHOST_PEER = tests/unit/vhost_peer.c tests/unit/vhost_peer.h tests/unit/unit.h
 tests_unit_vhost_memory_test_SOURCES = tests/unit/vhost_memory_test.c $(VHOST_PEER)
 tests_unit_vhost_memory_test_CPPFLAGS = $(UNIT_CPPFLAGS)

@@ -248,6 +248,27 @@ static bool attached_as_recorded(struct attach *a)
 	return false;
 }
 
+/*
+ * libvirt 9.0 tells QEMU not to connect again (reconnect 0) when a vhost-user disk is plugged in,
+ * whatever its XML says; 10.0 has that mended.
+ */
+#define RECONNECTS_VERSION 10000000
+
+static int check_reconnect(const struct attach *a)
+{
+	unsigned long v = a->job.machine.version;
+
+	if (!a->job.docs[SIDE_LIVE] || a->there[SIDE_LIVE] || a->job.ctl->force ||
+	    a->job.dev.kind != DOMAIN_DISK || v >= RECONNECTS_VERSION)
+		return CTL_OK;
+	return job_fail(
+		&a->job, CTL_REFUSED,
+		"libvirt %lu.%lu.%lu does not make QEMU connect again to a disk that was "
+		"plugged in: with the next restart of tmemd the guest would lose what it has "
+		"there. Attach with --config and start it anew, or take --nbd, or --force",
+		v / 1000000, v / 1000 % 1000, v % 1000);
+}
+
 static int prepare_memory(struct attach *a)
 {
 	xmlNode *live = job_domain(&a->job, SIDE_LIVE), *config = job_domain(&a->job, SIDE_CONFIG);
@@ -409,6 +430,8 @@ static int attach(struct attach *a)
 		return CTL_OK;
 	}
 	r = prepare_memory(a);
+	if (!r)
+		r = check_reconnect(a);
 	if (r)
 		return r;
 	if (domain_target(job_domain(job, SIDE_LIVE), job_domain(job, SIDE_CONFIG), a->target))

@@ -89,8 +89,8 @@ static void print_sentence(const struct job *job, const char *done, bool changed
 {
 	bool live = job->docs[SIDE_LIVE], config = job->docs[SIDE_CONFIG];
 
-	printf("%s: %s %s%s%s %s", job->machine.name, domain_kind_name(job->dev.kind),
-	       job->dev.name, *target ? " as " : "", target, done);
+	printf("%s: %s %s %s%s%s", job->machine.name, domain_kind_name(job->dev.kind),
+	       job->dev.name, done, *target ? " as " : "", target);
 	if (live && config)
 		printf(", in the running machine and in its configuration\n");
 	else if (live)

@@ -43,6 +43,5 @@ install-libvirt-hook: libvirt-hook$(EXEEXT)
 	$(INSTALL_PROGRAM) libvirt-hook$(EXEEXT) "$(DESTDIR)$(libvirthooksdir)/qemu.d/tmem"
 uninstall-hook:
 	rm -f "$(DESTDIR)$(libvirthooksdir)/qemu.d/tmem"
-.PHONY: install-libvirt-hook
 endif
 endif

@@ -91,6 +91,7 @@ int machine_open(struct machine *m, const char *uri, const char *name, char why[
 		failed(why);
 		return CTL_UNREACHED;
 	}
+	virConnectGetLibVersion(m->conn, &m->version);
 	m->dom = virDomainLookupByName(m->conn, name);
 	if (!m->dom)
 		m->dom = virDomainLookupByUUIDString(m->conn, name);

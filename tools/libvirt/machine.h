@@ -17,7 +17,8 @@ struct machine {
 	char name[256];
 	char uuid[40];
 	bool active, persistent;
-	bool saved; /* it has a managed save image */
+	bool saved;	       /* it has a managed save image */
+	unsigned long version; /* of libvirt there: 9000000 is 9.0.0 */
 };
 
 /*

@@ -297,7 +297,7 @@ static const struct command commands[] = {
 	 "section of the configuration names it, it is refused, but for --force.\n",
 	 1, 1, "jf", run_disk_remove},
 	{"attach",
-	 "URI VM [--name NAME] [--config] [--live] [--print] [--required]\n"
+	 "URI VM [--name NAME] [--config] [--live] [--force] [--print] [--required]\n"
 	 "      [--size SIZE] [--queues N] [--socket PATH] [--owner USER] [--group GROUP]\n"
 	 "      [--mode MODE] [--minimum SIZE] [--maximum SIZE] [--weight N] [--overcommit]\n"
 	 "      | --nbd [--socket PATH] | --ring",
@@ -309,8 +309,10 @@ static const struct command commands[] = {
 	 "both: a running machine live, one that is off at its next start. --print changes "
 	 "nothing\n"
 	 "and prints the XML. --required: the machine must not start without (see the hook).\n"
-	 "Attaching twice changes nothing.\n",
-	 2, 2, "jDovpq", run_attach},
+	 "--force: also to a running machine whose libvirt would not connect its disk again. "
+	 "Attaching\n"
+	 "twice changes nothing.\n",
+	 2, 2, "jfDovpq", run_attach},
 	{"detach",
 	 "URI VM [--name NAME] [--nbd | --ring] [--config] [--live] [--force]\n"
 	 "      [--remove-disk]",
