@@ -1,5 +1,6 @@
 # Manual pages. The list of counters is made from the lists that the service counts by.
 dist_man_MANS += \
+	docs/man/libvirt-hook.8 \
 	docs/man/tmem-vhost-user-blk.1 \
 	docs/man/tmemctl.1 \
 	docs/man/tmemd.conf.5 \

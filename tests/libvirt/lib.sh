@@ -104,7 +104,7 @@ domain_start()
 	local name=$1
 
 	cat <> "$vm_work/$name.out" > "$vm_work/$name.log" &
-	virsh start "$@" > "$vm_work/start.out" 2>&1 || return 1
+	virsh start "$@" > "$vm_work/starting.txt" 2>&1 || return 1
 	domain_begin "$name"
 }
 

@@ -18,7 +18,7 @@ check 'attach' host_tmemctl attach $URI easy --size 64M > /dev/null
 tmemd_kill
 check 'a required disk' says 'it is required, so the machine does not start' virsh start strict
 [ "$(virsh domstate strict | head -n 1)" = 'shut off' ] || fail 'it runs'
-virsh start easy > "$vm_work/easy.out" 2>&1 &
+virsh start easy > "$vm_work/starting.txt" 2>&1 &
 starting=$!
 check 'QEMU is kept from starting' soon paused easy
 sleep 1

@@ -39,10 +39,10 @@ check 'no NBD server' says 'start tmem-nbd@tmem-plain.service first' \
 	host_tmemctl attach $URI plain --nbd
 check 'destroy' virsh destroy plain > /dev/null
 
-if host_tmemctl attach $URI shared --live --size 192M > "$vm_work/hot.out" 2>&1; then
+if host_tmemctl attach $URI shared --live --size 192M > "$vm_work/hot.txt" 2>&1; then
 	reconnects=yes
 else
-	grep -q 'does not make QEMU connect again' "$vm_work/hot.out" || fail "$(cat "$vm_work/hot.out")"
+	grep -q 'does not make QEMU connect again' "$vm_work/hot.txt" || fail "$(cat "$vm_work/hot.txt")"
 	note "$(virsh --version): refused, because QEMU would not connect again; done by force"
 	reconnects=no
 	check 'hot attach' host_tmemctl attach $URI shared --live --size 192M --force > /dev/null

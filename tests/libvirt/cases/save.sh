@@ -18,9 +18,9 @@ check 'the machine cannot be defined' domain_define web 128
 check 'attach' host_tmemctl attach $URI web --size 192M > /dev/null
 check 'the machine does not start' domain_start web
 check 'the guest does not swap' host_wait_stat tmem-web pages_persistent -gt 2000 120
-if ! virsh managedsave web > "$vm_work/save.out" 2>&1; then
-	grep -qi 'migrat\|save' "$vm_work/save.out" || fail "$(cat "$vm_work/save.out")"
-	skip "QEMU does not save a machine with such a disk: $(cat "$vm_work/save.out")"
+if ! virsh managedsave web > "$vm_work/saving.txt" 2>&1; then
+	grep -qi 'migrat\|save' "$vm_work/saving.txt" || fail "$(cat "$vm_work/saving.txt")"
+	skip "QEMU does not save a machine with such a disk: $(cat "$vm_work/saving.txt")"
 fi
 check 'the disk did not stay' there tmem-web
 held=$(host_stat tmem-web pages_persistent)
