@@ -118,7 +118,7 @@ settled()
 reach() # setting, step: wait until all guests are there
 {
 	for kernel in $pair; do
-		check "$kernel, $1: no step '$2'" guest_wait_for "$kernel" "step=$1-$2-" 240
+		check "$kernel, $1: no step '$2'" guest_wait_for "$kernel" "step=$1-$2-" 600
 	done
 }
 

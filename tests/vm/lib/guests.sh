@@ -14,7 +14,8 @@
 #                             boot in the background; serial output in $vm_work/NAME.log
 #                             (maxcpus is one more: with one CPU that stays alone QEMU's emulation
 #                             leaves out memory barriers and atomicity, and tmem shares memory
-#                             with another process)
+#                             with another process; no_timer_check: an emulator that has to wait
+#                             for a busy host must not look like a broken timer)
 #   guest_tmem SOCKET RINGS   print the QEMU arguments of a tmem device
 #   guest_drive FILE          print those of a raw virtio disk
 #   guest_vhost MB SOCKET[,KEY=VALUE...]...
@@ -189,7 +190,7 @@ guest_start()
 	qemu-system-x86_64 "${vm_accel_args[@]}" -name "$name" -m "$mb" \
 		-smp "$cpus,maxcpus=$((cpus + 1))" -nodefaults \
 		-nographic -serial stdio -kernel "$(kernel_image "$flavour")" -initrd "$image" \
-		-append "console=ttyS0 loglevel=5 panic=-1 rootfstype=ramfs ${GUEST_APPEND:-}" ${GUEST_REBOOTS:--no-reboot} \
+		-append "console=ttyS0 loglevel=5 panic=-1 no_timer_check rootfstype=ramfs ${GUEST_APPEND:-}" ${GUEST_REBOOTS:--no-reboot} \
 		"$@" < "$vm_work/$name.in" > "$vm_work/$name.log" 2>&1 &
 	guest_pid[$name]=$!
 	exec {fd}> "$vm_work/$name.in"
