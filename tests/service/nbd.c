@@ -44,7 +44,7 @@ static void preload_sanitizer(void)
 	while (maps && fgets(line, sizeof(line), maps)) {
 		char *path = strchr(line, '/');
 
-		if (!path || !strstr(path, "san.so"))
+		if (!path || (!strstr(path, "libasan.so") && !strstr(path, "libtsan.so")))
 			continue;
 		path[strcspn(path, "\n")] = 0;
 		setenv("LD_PRELOAD", path, 1);

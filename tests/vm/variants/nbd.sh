@@ -2,8 +2,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 #
 # As vhost-blk, but the guest's memory is not shared: the disk is reached by NBD, through an nbdkit
-# for each guest. What those processes need is taken from the host's share, as regions are for tmem,
-# and counted with the service: memory and CPU.
+# for each guest. What those processes need, 5 to 15 MB each, is taken from the host's share, as regions
+# are for tmem, and counted with the service: memory and CPU.
 . "$vm_src/variants/vhost-blk.sh"
 tmem_region_mb=14
 
@@ -34,20 +34,15 @@ variant_host_start()
 
 variant_qemu() { guest_nbd "$vm_work/$1.nbd,serial=$1,addr=0x10"; }
 
-# tmemd maps what its front ends share with it: that is theirs, and counted once.
-variant_sample()
+service_kb()
 {
-	local bytes kb
+	local pid kb
 
-	bytes=$(host_tmemctl stat --json |
-		jq -r '([.clients[].logical_bytes] | add | tostring) + " " + (.service.pool_bytes | tostring)')
-	kb=$({
-		awk '/^Rss(Anon|Shmem):/ { n += $2 } END { print n }' "/proc/$host_pid/status"
-		for pid in $(host_nbd_pids); do
-			awk '/^RssAnon:/ { print $2 }' "/proc/$pid/status"
-		done
-	} | awk '{ n += $1 } END { print n }')
-	echo "$bytes $((kb * 1024))"
+	kb=$(tmemd_kb)
+	for pid in $(host_nbd_pids); do
+		kb=$((kb + $(awk '/^Rss(Anon|Shmem):/ { n += $2 } END { print n }' "/proc/$pid/status")))
+	done
+	echo $kb
 }
 
 variant_ticks()

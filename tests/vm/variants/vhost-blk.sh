@@ -45,3 +45,20 @@ variant_held()
 	held=$(host_tmemctl stat --json | jq '[.clients[].pages_persistent] | add')
 	echo $((held > guests ? held : 0))
 }
+
+# Of tmemd in kB. It maps the memory of its front ends, which is theirs and counted there.
+tmemd_kb()
+{
+	awk '/^[0-9a-f]+-[0-9a-f]+ / { arena = $6 ~ "^/dev/shm/"; other = $6 ~ "^/memfd:" }
+		/^Rss:/ && arena { n += $2 }
+		/^Anonymous:/ && !arena && !other { n += $2 }
+		END { print n + 0 }' "/proc/$host_pid/smaps"
+}
+
+service_kb() { tmemd_kb; }
+
+variant_sample()
+{
+	host_tmemctl stat --json | jq -r --argjson kb "$(service_kb)" \
+		'[([.clients[].logical_bytes] | add), .service.pool_bytes, $kb * 1024] | join(" ")'
+}
