@@ -325,8 +325,9 @@ refuses()
 		h.pwrite(b'x' * 4096, 0)
 		assert h.pread(4096, 0) == b'x' * 4096
 	END
-	# All of it is locked, and only what it uses is had.
+	# All of it is locked, and only what it uses is had. (A sanitizer locks nothing.)
+	[ -z "$preload" ] || return 0
 	kb() { awk -v k="$1:" '$1 == k { print $2 }' "/proc/$NBDKIT/status"; }
 	[ "$(kb VmLck)" -gt 10240 ]
-	[ -n "$preload" ] || [ $(($(kb RssAnon) + $(kb RssShmem))) -lt 8192 ]
+	[ $(($(kb RssAnon) + $(kb RssShmem))) -lt 8192 ]
 }
