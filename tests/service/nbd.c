@@ -30,6 +30,7 @@ int main(void)
 #define PLUGIN "./nbdkit-tmem-plugin.so"
 
 static pid_t nbdkit;
+static char nbd_socket[200];
 static struct nbd_handle *handles[CONNECTIONS];
 static _Atomic unsigned lost; /* connections that ended */
 
@@ -61,13 +62,13 @@ static void become_nbdkit(void)
 	snprintf(socket, sizeof(socket), "socket=%s", service_socket("d1"));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	preload_sanitizer();
-	execlp("nbdkit", "nbdkit", "-f", "-U", service_socket("nbd"), PLUGIN, socket, NULL);
+	execlp("nbdkit", "nbdkit", "-f", "-U", nbd_socket, PLUGIN, socket, NULL);
 	_exit(127);
 }
 
 static void nbdkit_start(void)
 {
-	unlink(service_socket("nbd"));
+	unlink(nbd_socket);
 	nbdkit = fork();
 	CHECK(nbdkit >= 0);
 	if (!nbdkit)
@@ -106,7 +107,7 @@ static struct nbd_handle *dial(void)
 		struct nbd_handle *h = nbd_create();
 
 		CHECK(h);
-		if (!nbd_connect_unix(h, service_socket("nbd")))
+		if (!nbd_connect_unix(h, nbd_socket))
 			return h;
 		nbd_close(h);
 		player_nap_ms(10);
@@ -203,6 +204,7 @@ int main(int argc, char **argv)
 	}
 	printf("seed %llu\n", (unsigned long long)seed);
 	disk_configure("nbd", "");
+	snprintf(nbd_socket, sizeof(nbd_socket), "%s", service_socket("nbd"));
 	service_start(NULL);
 	nbdkit_start();
 	for (unsigned i = 0; i < CONNECTIONS; i++) {
