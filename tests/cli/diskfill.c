@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/lib/vhost_user.h"
+#include "tools/vhost/vhost_user.h"
 
 #define BYTES (256u * 1024)
 

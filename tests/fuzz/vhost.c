@@ -551,6 +551,7 @@ static void take_over(struct bytes *in)
 		for (unsigned i = 0; i < saved.nr_fds; i++)
 			saved.fds[i] = fcntl(saved.fds[i], F_DUPFD_CLOEXEC, 0);
 		vhost_close(me.vhost);
+		me.vhost = NULL;
 		for (unsigned i = 0; i < QUEUES; i++)
 			MUST(me.kicks[i] < 0, "a kick was left");
 		r = vhost_restore(&me.vhost, &device, &saved, err, sizeof(err));

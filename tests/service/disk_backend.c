@@ -4,6 +4,7 @@
  * the two is killed and started again; each way to hand it a socket; what it ends with.
  */
 #include "diskload.h"
+#include "tests/lib/vhost_hostile.h"
 
 #include <errno.h>
 #include <signal.h>

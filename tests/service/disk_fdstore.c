@@ -7,6 +7,7 @@
  * connect again do so then.
  */
 #include "diskload.h"
+#include "tests/lib/vhost_hostile.h"
 #include "manager.h"
 
 #include <errno.h>
