@@ -24,7 +24,8 @@
 #define HANG_UP_MS 10000
 
 /* Completions of a dead tmemd are called for when the next one is there. */
-#define CALL_MS 20000u
+#define CALL_MS 60000u
+#define STALL_MS 120000u
 
 static struct load loads[DISKS];
 static const char *const disks[DISKS] = {"d1", "d2"};
@@ -132,6 +133,7 @@ static void under_load(struct rng *rng, const struct vu_options options[DISKS], 
 	for (unsigned i = 0; i < DISKS; i++) {
 		load_init(&loads[i], disk_open(disks[i], &options[i]), 2, rng_next(rng));
 		loads[i].call_ms = CALL_MS;
+		loads[i].stall_ms = STALL_MS;
 		load_start(&loads[i]);
 	}
 	EVENTUALLY(manager_kept() == DISKS * KEPT);
