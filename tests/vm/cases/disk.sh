@@ -21,6 +21,7 @@ hog=\$!
 wait_for_host
 touch /tmp/enough
 wait \$hog || exit 1
+say used=\$(awk 'NR == 2 { print \$4 / 4 }' /proc/swaps)
 say hog=over
 wait_for_host
 swapoff /dev/vda || exit 1
@@ -60,12 +61,14 @@ for name in vm1 vm2; do
 	held[${name#vm}]=$(host_stat $name pages_persistent)
 	guest_say $name enough
 done
-# Discards are of whole clusters of 2 MiB: what other programs have swapped keeps some.
+# Discards are of whole clusters of 2 MiB: each page that another program has swapped keeps one, and
+# the slower the host, the more of them there are. Without discards nothing would go.
 for name in vm1 vm2; do
 	check "$name failed" guest_wait_for $name 'hog=over' 300
 	check "$name: the host keeps the pages" host_wait_stat $name pages_persistent -lt \
-		$((held[${name#vm}] / 5)) 60
-	note "$name: ${held[${name#vm}]} pages held, $(host_stat $name pages_persistent) after the process ended"
+		$((held[${name#vm}] / 2)) 60
+	note "$name: ${held[${name#vm}]} pages held, $(host_stat $name pages_persistent) after the process ended," \
+		"when the guest's others used $(guest_value $name used)"
 	guest_say $name enough
 	check "$name failed" guest_wait_end $name 120
 	[ "$(guest_value $name result)" = intact ] || fail "$name: pages were wrong"

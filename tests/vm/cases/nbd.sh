@@ -62,7 +62,7 @@ note "nbdkit: $(awk '/^Rss(Anon|Shmem):/ { n += $2 } END { print n }' "/proc/$(h
 guest_say vm1 enough
 check 'the guest failed' guest_wait_for vm1 'hog=over' 300
 # Discards are of whole clusters of 2 MiB: what other programs have swapped keeps some.
-check 'the host keeps the pages' host_wait_stat vm1 pages_persistent -lt $((held / 5)) 60
+check 'the host keeps the pages' host_wait_stat vm1 pages_persistent -lt $((held / 2)) 60
 note "$held pages held, $(host_stat vm1 pages_persistent) after the process ended"
 guest_say vm1 enough
 check 'the guest failed' guest_wait_end vm1 120
