@@ -3,12 +3,11 @@
  * tmemd goes away and comes back, with a service manager that keeps descriptors, under disks whose
  * front ends cannot connect again: they notice nothing but a wait. Their connections see no end,
  * every request completes once, and every block is what was written last (case 15, case 16,
- * case 17). What cannot be gone on with is closed, and never gone on with wrongly: front ends that can
- * connect again do so then.
+ * case 17). What cannot be gone on with is closed, and never gone on with wrongly: front ends that
+ * can connect again do so then.
  */
 #include "diskload.h"
 #include "manager.h"
-#include "tests/lib/vhost_hostile.h"
 
 #include <errno.h>
 #include <signal.h>
