@@ -8,6 +8,7 @@
  */
 #include "diskload.h"
 #include "manager.h"
+#include "tests/lib/vhost_hostile.h"
 
 #include <errno.h>
 #include <signal.h>
