@@ -80,7 +80,7 @@ static int get_page_from(int id, struct cleancache_filekey key, pgoff_t index, s
 		return -1;
 	hit = request->status == 1;
 	if (hit)
-		tmem_copy_to_page(page, tmem_request_slot(request));
+		hit = tmem_take_page(page, request);
 	tmem_ring_release(call.ring, request);
 	if (!hit)
 		return -1;

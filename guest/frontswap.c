@@ -197,6 +197,7 @@ static struct tmem_request *submit_get(struct tmem_call *call, struct page *page
 static int get(struct tmem_call *call, struct page *page, unsigned long start)
 {
 	struct tmem_request *request = submit_get(call, page);
+	bool good;
 	s32 status;
 
 	if (!request)
@@ -218,11 +219,10 @@ static int get(struct tmem_call *call, struct page *page, unsigned long start)
 			tmem_link_doorbell(call->ring->number);
 	}
 	status = request->status;
-	if (status == 1)
-		tmem_copy_to_page(page, tmem_request_slot(request));
+	good = status == 1 && tmem_take_page(page, request);
 	tmem_ring_release(call->ring, request);
 	if (status == 1)
-		return 0;
+		return good ? 0 : -EAGAIN;
 	if (status != -ESHUTDOWN) {
 		tmem_count(loads_damaged);
 		pr_err_ratelimited("slot %u: the service has no good copy (answer %d)\n",

@@ -26,6 +26,7 @@
 #define BUSY_TICK (HZ / 50)	/* something is left to do */
 #define IDLE_TICK (HZ / 10)	/* the heartbeat is looked at this often */
 #define HELLO_AGAIN (HZ)	/* an unanswered hello is rung again */
+#define FORMER_AGAIN (2 * HZ)	/* the pages of a former life are asked for again */
 #define REFUSED_AGAIN (10 * HZ) /* a refused one is repeated */
 
 enum link_state {
@@ -33,12 +34,13 @@ enum link_state {
 	LINK_SEEK,  /* waits for a service to say hello to */
 	LINK_HELLO, /* said hello, waits for the answer */
 	LINK_OPEN,  /* the rings are ours */
+	LINK_AWAY,  /* the machine was moved, and there is no region yet */
 	LINK_ENDED, /* this life is over, what it held is lost */
 	LINK_GONE,  /* the device or the system is going away */
 };
 
 static const char *const state_names[] = {
-	"no device", "waiting for the service", "hello", "open", "lost", "gone",
+	"no device", "waiting for the service", "hello", "open", "moved", "lost", "gone",
 };
 
 static struct link {
@@ -51,6 +53,9 @@ static struct link {
 	unsigned long kicked;
 	/* What was agreed. */
 	u64 epoch;
+	u64 former; /* the life that is to go on, its rings paused; 0: none */
+	u64 maybe;  /* ... or this one, whose answer was not seen; 0: none */
+	u64 offer;  /* that the hello answered */
 	u64 features;
 	u32 rings;
 	u32 entries;
@@ -67,6 +72,7 @@ static struct link {
 	/* Asked of the thread. */
 	bool suspended;
 	bool renew;
+	bool move;
 	bool detach;
 } link;
 
@@ -83,6 +89,11 @@ bool tmem_link_polling(void)
 bool tmem_link_credits(void)
 {
 	return READ_ONCE(link.features) & TMEM_F_POSTED;
+}
+
+bool tmem_link_can_move(void)
+{
+	return READ_ONCE(link.features) & TMEM_F_RESUME;
 }
 
 bool tmem_link_suspended(void)
@@ -121,12 +132,22 @@ void tmem_link_interrupt(u32 vector)
 /* ---- Hello ------------------------------------------------------------------------------------
  */
 
+/* A life that goes on has its pages in the slots of these rings. */
+static bool former_fits(u32 max_rings, u32 max_entries)
+{
+	return link.rings <= max_rings && link.entries <= max_entries &&
+	       (link.vectors >= link.nr_vectors || link.rings <= link.vectors) &&
+	       tmem_region_need(link.rings, link.entries) <= link.size;
+}
+
 /* Rings and entries that the offer, the region and the interrupts allow; false when none. */
 static bool choose_sizes(u32 max_rings, u32 max_entries)
 {
 	u32 rings = min3(num_possible_cpus(), max_rings, TMEM_MAX_RINGS);
 	u32 entries = min(max_entries, TMEM_MAX_ENTRIES);
 
+	if (link.former)
+		return former_fits(max_rings, max_entries);
 	if (link.vectors < link.nr_vectors)
 		rings = min(rings, link.vectors);
 	if (link.rings) { /* what was allocated in an earlier life */
@@ -157,13 +178,21 @@ static bool read_offer(void)
 	struct tmem_region *region = link.region;
 	u32 state = virt_load_acquire(&region->service_state);
 	u32 abi_min = READ_ONCE(region->abi_min), abi_max = READ_ONCE(region->abi_max);
-	u64 size = READ_ONCE(region->region_size);
+	u64 size = READ_ONCE(region->region_size), features;
 
 	if (READ_ONCE(region->magic) != TMEM_REGION_MAGIC || state == TMEM_SERVICE_DOWN)
 		return false;
 	link.nr_vectors = max(READ_ONCE(region->nr_vectors), 1u);
 	link.service_peer = READ_ONCE(region->service_peer);
-	link.features = READ_ONCE(region->features_offered) & TMEM_F_POSTED;
+	link.offer = READ_ONCE(region->offer);
+	features = READ_ONCE(region->features_offered) & (TMEM_F_POSTED | TMEM_F_RESUME);
+	/* What was agreed holds for what is outstanding. */
+	if (link.former && features != link.features)
+		pr_err_ratelimited("the service offers features %llx, this life has %llx\n",
+				   features, link.features);
+	if (link.former && features != link.features)
+		return false;
+	link.features = features;
 	if (abi_min > TMEM_ABI_VERSION || abi_max < TMEM_ABI_VERSION)
 		pr_err_ratelimited("the service speaks versions %u to %u, this module version %u\n",
 				   abi_min, abi_max, TMEM_ABI_VERSION);
@@ -173,7 +202,9 @@ static bool read_offer(void)
 	else if (choose_sizes(READ_ONCE(region->max_rings), READ_ONCE(region->max_entries)))
 		return true;
 	else
-		pr_err_ratelimited("no ring fits into the region of %llu bytes\n", link.size);
+		pr_err_ratelimited(
+			"%u rings of %u pages do not fit into the region of %llu bytes\n",
+			link.rings, link.entries, link.size);
 	return false;
 }
 
@@ -193,6 +224,8 @@ static void say_hello(void)
 	WRITE_ONCE(region->nr_rings, link.rings);
 	WRITE_ONCE(region->entries, link.entries);
 	WRITE_ONCE(region->guest_epoch, link.epoch);
+	WRITE_ONCE(region->former_epoch, link.former);
+	WRITE_ONCE(region->hello_offer, link.offer);
 	virt_store_release(&region->guest_state, TMEM_GUEST_HELLO);
 	virt_mb();
 	tmem_link_doorbell(0);
@@ -222,34 +255,71 @@ static void look_at_service(void)
 	WRITE_ONCE(link.polling, READ_ONCE(link.region->polling) != 0);
 }
 
+static void end_life(const char *why);
+
+/*
+ * The pages of the life that is to go on are not here (yet): asks again as long as one is missed.
+ * What this life had at a service that has lost it is missed in the same way.
+ */
+static void refused(void)
+{
+	report_refusal();
+	if (link.former && link.maybe)
+		swap(link.former, link.maybe);
+	link.state = LINK_SEEK;
+	link.hello_at = jiffies + (link.former ? FORMER_AGAIN : REFUSED_AGAIN);
+	if (link.former && !tmem_pools_held())
+		end_life("the service does not have what this life had stored");
+}
+
+static void answered(void)
+{
+	struct tmem_region *region = link.region;
+
+	link.refusal = 0;
+	link.service_epoch = READ_ONCE(region->service_epoch);
+	link.heartbeat_at = jiffies;
+	if (link.former)
+		tmem_rings_resume(region, link.rings, link.entries);
+	else
+		tmem_rings_open(region, link.rings, link.entries);
+	pr_info("connected%s: %u rings of %u pages, %s\n", link.former ? " again" : "", link.rings,
+		link.entries, link.features & TMEM_F_POSTED ? "posted puts" : "no posted puts");
+	if (!link.former)
+		tmem_count(lives);
+	link.former = 0;
+	link.maybe = 0;
+	link.state = LINK_OPEN;
+}
+
+/* The former life said a hello, and nobody knows whether it was heard before it was moved. */
+static void say_hello_again(void)
+{
+	if (link.former && !link.maybe)
+		link.maybe = link.epoch;
+	link.hello_at = jiffies;
+	link.state = LINK_SEEK;
+}
+
 static void wait_for_answer(void)
 {
 	struct tmem_region *region = link.region;
 
 	if (virt_load_acquire(&region->answered_epoch) != link.epoch) {
-		if (time_after(jiffies, link.hello_at)) {
+		/* The hello was said to a copy of another service's words. */
+		if (READ_ONCE(region->offer) != link.offer) {
+			say_hello_again();
+		} else if (time_after(jiffies, link.hello_at)) {
 			link.hello_at = jiffies + HELLO_AGAIN;
 			link.service_peer = READ_ONCE(region->service_peer);
 			tmem_link_doorbell(0);
 		}
 		return;
 	}
-	if (READ_ONCE(region->service_state) == TMEM_SERVICE_REFUSED) {
-		report_refusal();
-		link.hello_at = jiffies + REFUSED_AGAIN;
-		link.state = LINK_SEEK;
-		return;
-	}
-	if (READ_ONCE(region->service_state) != TMEM_SERVICE_CONNECTED)
-		return;
-	link.refusal = 0;
-	link.service_epoch = READ_ONCE(region->service_epoch);
-	link.heartbeat_at = jiffies;
-	tmem_rings_open(region, link.rings, link.entries);
-	link.state = LINK_OPEN;
-	tmem_count(lives);
-	pr_info("connected: %u rings of %u pages, %s\n", link.rings, link.entries,
-		link.features & TMEM_F_POSTED ? "posted puts" : "no posted puts");
+	if (READ_ONCE(region->service_state) == TMEM_SERVICE_REFUSED)
+		refused();
+	else if (READ_ONCE(region->service_state) == TMEM_SERVICE_CONNECTED)
+		answered();
 }
 
 /* ---- While the rings are ours ------------------------------------------------------------------
@@ -289,8 +359,21 @@ static void end_life(const char *why)
 {
 	set_up(false);
 	tmem_rings_close();
+	link.former = 0;
+	link.maybe = 0;
 	link.state = LINK_ENDED;
 	pr_warn("%s; %ld pages were held\n", why, tmem_pools_held());
+}
+
+/* The service does not know this life. Another one may, where the machine is now. */
+static void look_for_former(void)
+{
+	set_up(false);
+	tmem_rings_pause();
+	link.former = link.epoch;
+	link.hello_at = jiffies;
+	link.state = LINK_SEEK;
+	pr_warn("the service does not have this guest's pages; %ld are held\n", tmem_pools_held());
 }
 
 /* True when something is left to do soon. */
@@ -319,14 +402,18 @@ static bool watch(void)
 
 	if (service_forgot()) {
 		report_refusal();
-		end_life("the service does not have this guest's pages any more");
+		if (tmem_link_can_move() && link.refusal != TMEM_REFUSED_RING)
+			look_for_former();
+		else
+			end_life("the service does not have this guest's pages any more");
 		return false;
 	}
 	if (epoch != link.service_epoch)
 		service_came_back(epoch);
 	fresh = time_before(jiffies, link.heartbeat_at +
 					     msecs_to_jiffies(READ_ONCE(tmem_service_timeout_ms)));
-	set_up(fresh && READ_ONCE(link.region->service_state) == TMEM_SERVICE_CONNECTED);
+	set_up(fresh && READ_ONCE(link.region->mapped) &&
+	       READ_ONCE(link.region->service_state) == TMEM_SERVICE_CONNECTED);
 	return link.up && !link.suspended && drain();
 }
 
@@ -342,17 +429,37 @@ static void begin_new_life(void)
 	WRITE_ONCE(link.suspended, false);
 }
 
+/* Region and doorbells went with the machine's former host. */
+static void move(void)
+{
+	set_up(false);
+	if (link.state == LINK_OPEN) {
+		tmem_rings_pause();
+		link.former = link.epoch;
+	} else if (link.state == LINK_HELLO) {
+		say_hello_again();
+	}
+	WRITE_ONCE(link.move, false);
+	smp_store_release(&link.state, LINK_AWAY);
+}
+
 static bool link_step(void)
 {
+	if (link.move && !READ_ONCE(link.detach)) {
+		move();
+		return false;
+	}
 	if (link.state != LINK_NONE && READ_ONCE(link.detach)) {
 		if (link.state != LINK_GONE) {
 			set_up(false);
 			tmem_rings_close();
-			link.state = LINK_GONE;
+			link.former = 0;
+			link.maybe = 0;
+			smp_store_release(&link.state, LINK_GONE);
 		}
 		return false;
 	}
-	if (link.state != LINK_NONE)
+	if (link.state != LINK_NONE && link.state != LINK_AWAY)
 		look_at_service();
 	if (link.renew) {
 		link.renew = false;
@@ -412,7 +519,7 @@ int tmem_link_attach(const struct tmem_transport *transport, void *region, u64 s
 	if (size < tmem_region_need(1, TMEM_MIN_ENTRIES) || !vectors)
 		return -ENODEV;
 	mutex_lock(&attach_lock);
-	if (link.state != LINK_NONE && link.state != LINK_GONE) {
+	if (link.state != LINK_NONE && link.state != LINK_GONE && link.state != LINK_AWAY) {
 		rc = -EBUSY;
 	} else {
 		/* After one was unplugged, first what belonged to that has to end. */
@@ -422,6 +529,7 @@ int tmem_link_attach(const struct tmem_transport *transport, void *region, u64 s
 		link.size = size;
 		link.vectors = vectors;
 		link.nr_vectors = 1;
+		link.heartbeat = 0;
 		link.hello_at = jiffies;
 		WRITE_ONCE(link.detach, false);
 		smp_store_release(&link.state, again ? LINK_ENDED : LINK_SEEK);
@@ -441,6 +549,42 @@ void tmem_link_detach(bool say_goodbye)
 		tmem_link_doorbell(0);
 	}
 	tmem_link_kick();
+}
+
+bool tmem_link_move(void)
+{
+	unsigned int tries = 500;
+	enum link_state state = smp_load_acquire(&link.state);
+
+	if (READ_ONCE(link.detach) || (state == LINK_OPEN && !tmem_link_can_move()) ||
+	    state == LINK_NONE || state == LINK_GONE || state == LINK_ENDED)
+		return false;
+	WRITE_ONCE(link.move, true);
+	tmem_link_kick();
+	while (READ_ONCE(link.move) && --tries)
+		msleep(10);
+	return tries;
+}
+
+void tmem_link_quiet(bool quiet)
+{
+	unsigned int tries = quiet && tmem_link_up() ? 200 : 0, i;
+
+	tmem_rings_quiet(quiet);
+	for (; tries && !tmem_rings_idle(); tries--) {
+		for (i = 0; i < tmem_rings_number(); i++) {
+			tmem_ring_tell(tmem_ring_get(i));
+			tmem_ring_reap(tmem_ring_get(i), true);
+		}
+		msleep(10);
+	}
+}
+
+bool tmem_link_over(void)
+{
+	enum link_state state = smp_load_acquire(&link.state);
+
+	return (state == LINK_NONE || state == LINK_GONE) && tmem_rings_idle();
 }
 
 int tmem_link_suspend(void)
@@ -491,7 +635,7 @@ void tmem_link_stop(void)
 
 void tmem_link_show(struct seq_file *m)
 {
-	seq_printf(m, "link: %s\n", state_names[link.state]);
+	seq_printf(m, "link: %s\n", state_names[link.former ? LINK_AWAY : link.state]);
 	seq_printf(m, "transport: %s\n", link.transport ? link.transport->name : "none");
 	seq_printf(m, "service_up: %d\n", tmem_link_up());
 	seq_printf(m, "polling: %d\n", tmem_link_polling());

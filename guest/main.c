@@ -125,6 +125,9 @@ static int __init tmem_init(void)
 	if (rc)
 		goto fail_notifier;
 	/* From here on there is no way back. */
+	rc = tmem_xen_register();
+	if (rc)
+		pr_err("no device of Xen can be had: error %d\n", rc);
 	tmem_stats_setup();
 	tmem_link_wait_up();
 	rc = frontswap ? tmem_frontswap_register() : 0;

@@ -192,6 +192,17 @@ void tmem_pools_new_life(void)
 	}
 }
 
+bool tmem_pool_id_is_used(const struct tmem_pool *pool)
+{
+	unsigned int i;
+
+	for (i = 0; i < TMEM_MAX_POOLS; i++)
+		if (&tmem_pools[i] != pool && READ_ONCE(tmem_pools[i].has_host) &&
+		    READ_ONCE(tmem_pools[i].host_id) == pool->host_id)
+			return true;
+	return false;
+}
+
 long tmem_pools_held(void)
 {
 	unsigned int i;

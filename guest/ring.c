@@ -19,6 +19,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
+#include <linux/sort.h>
 
 #ifndef sync_cmpxchg
 #define sync_cmpxchg cmpxchg
@@ -31,6 +32,7 @@
 #define SPIN_FIRST_NS (2 * NSEC_PER_USEC)
 #define WAKE_NS (50 * NSEC_PER_USEC) /* what a wake-up on another CPU takes */
 #define DOORBELL_BATCH 32	     /* submissions that nobody waits for */
+#define QUIET_TIME (3 * HZ)
 #define LOST_INTERRUPT_NS (20 * NSEC_PER_MSEC)
 
 static struct tmem_ring rings[TMEM_MAX_RINGS];
@@ -58,7 +60,8 @@ int tmem_rings_alloc(u32 number, u32 entries)
 	for (i = 0; i < number; i++) {
 		rings[i].requests = kvcalloc(entries, sizeof(*rings[i].requests), GFP_KERNEL);
 		rings[i].free = kvcalloc(entries, sizeof(*rings[i].free), GFP_KERNEL);
-		if (!rings[i].requests || !rings[i].free)
+		rings[i].order = kvcalloc(entries, sizeof(*rings[i].order), GFP_KERNEL);
+		if (!rings[i].requests || !rings[i].free || !rings[i].order)
 			goto fail;
 	}
 	allocated_rings = number;
@@ -68,8 +71,10 @@ fail:
 	for (i = 0; i < number; i++) {
 		kvfree(rings[i].requests);
 		kvfree(rings[i].free);
+		kvfree(rings[i].order);
 		rings[i].requests = NULL;
 		rings[i].free = NULL;
+		rings[i].order = NULL;
 	}
 	return -ENOMEM;
 }
@@ -79,12 +84,10 @@ static u32 spin_max(void)
 	return min_t(u64, (u64)READ_ONCE(tmem_spin_us) * NSEC_PER_USEC, NSEC_PER_SEC);
 }
 
-static void ring_open(struct tmem_ring *ring, u8 *base, u32 entries)
+/* Where the ring is, and nothing in it. */
+static void ring_place(struct tmem_ring *ring, u8 *base, u32 entries)
 {
-	unsigned long flags;
-	u32 i;
-
-	spin_lock_irqsave(&ring->lock, flags);
+	lockdep_assert_held(&ring->lock);
 	ring->ctl = (struct tmem_ring_ctl *)base;
 	ring->sq = (u16 *)(base + tmem_ring_sq_off());
 	ring->cq = (u16 *)(base + tmem_ring_cq_off(entries));
@@ -94,8 +97,18 @@ static void ring_open(struct tmem_ring *ring, u8 *base, u32 entries)
 	ring->sq_tail = 0;
 	ring->sq_told = 0;
 	ring->cq_head = 0;
-	ring->nr_free = entries;
+	ring->reaped = 0;
 	ring->spin_ns = spin_max();
+}
+
+static void ring_open(struct tmem_ring *ring, u8 *base, u32 entries)
+{
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	ring_place(ring, base, entries);
+	ring->nr_free = entries;
 	for (i = 0; i < entries; i++) {
 		ring->free[i] = entries - 1 - i;
 		ring->requests[i].number = i;
@@ -145,6 +158,19 @@ void tmem_copy_to_page(struct page *page, const void *slot)
 	kunmap_atomic(to);
 }
 
+bool tmem_take_page(struct page *page, const struct tmem_request *request)
+{
+	void *to = kmap_atomic(page);
+	bool good;
+
+	copy_page(to, tmem_request_slot(request));
+	good = !request->sum || tmem_page_sum(to) == request->sum;
+	kunmap_atomic(to);
+	if (!good)
+		tmem_count(gets_again);
+	return good;
+}
+
 static void copy_from_page(void *slot, struct page *page)
 {
 	void *from = kmap_atomic(page);
@@ -169,19 +195,29 @@ static bool take_credit(struct tmem_ring *ring)
 	return false;
 }
 
-static void fill_entry(struct tmem_ring *ring, struct tmem_request *request,
-		       const struct tmem_call *call)
+static void fill_entry(struct tmem_ring *ring, const struct tmem_request *request)
 {
 	struct tmem_entry *entry = &ring->entry[request->number];
+	bool makes = request->op == TMEM_NEW_POOL;
 
-	entry->op = call->op;
+	entry->op = request->op;
 	entry->flags = request->posted ? TMEM_ENTRY_POSTED : 0;
 	entry->reserved0 = 0;
-	entry->pool = call->op == TMEM_NEW_POOL ? 0 : call->pool->host_id;
-	memcpy(entry->object, call->object, sizeof(entry->object));
-	entry->index = call->index;
+	entry->pool = makes ? 0 : request->pool->host_id;
+	memcpy(entry->object, request->object, sizeof(entry->object));
+	entry->index = request->index;
 	entry->seq = request->seq;
-	entry->arg = call->arg;
+	entry->arg = makes ? request->pool->nonce : 0;
+}
+
+/* Behind what is in the submission queue; its tail is raised later. */
+static void enqueue(struct tmem_ring *ring, struct tmem_request *request)
+{
+	u32 tail = ring->sq_tail++;
+
+	request->seq = tail + 1;
+	fill_entry(ring, request);
+	WRITE_ONCE(ring->sq[tail & (ring->entries - 1)], request->number);
 }
 
 /*
@@ -201,15 +237,31 @@ static bool wants_doorbell(struct tmem_ring *ring, bool lazy)
 	       tmem_need_event(READ_ONCE(ring->ctl->sq_event), ring->sq_tail, told);
 }
 
+/* In jiffies; 0: nobody asked for quiet. */
+static unsigned long quiet_until;
+
+void tmem_rings_quiet(bool quiet)
+{
+	WRITE_ONCE(quiet_until, quiet ? (jiffies + QUIET_TIME) | 1 : 0);
+	tmem_rings_barrier();
+}
+
+/* Not for longer than a machine takes to stop: nobody tells when it did not. */
+static bool is_quiet(void)
+{
+	unsigned long until = READ_ONCE(quiet_until);
+
+	return until && time_before(jiffies, until);
+}
+
 struct tmem_request *tmem_ring_submit(struct tmem_ring *ring, struct tmem_call *call)
 {
 	struct tmem_request *request;
-	u32 tail;
 
 	lockdep_assert_irqs_disabled();
 	call->ring = ring;
 	spin_lock(&ring->lock);
-	if (!ring->open || (call->op == TMEM_PUT_PAGE && tmem_link_suspended()))
+	if (!ring->open || is_quiet() || (call->op == TMEM_PUT_PAGE && tmem_link_suspended()))
 		request = ERR_PTR(-ENOTCONN);
 	else if (ring->nr_free <= call->keep_free)
 		request = ERR_PTR(-EAGAIN);
@@ -219,22 +271,19 @@ struct tmem_request *tmem_ring_submit(struct tmem_ring *ring, struct tmem_call *
 		spin_unlock(&ring->lock);
 		return request;
 	}
-	tail = ring->sq_tail;
 	request->pool = call->pool;
 	memcpy(request->object, call->object, sizeof(request->object));
 	request->index = call->index;
 	request->op = call->op;
-	request->seq = tail + 1;
+	request->sum = 0;
 	request->posted = call->may_post && tmem_link_credits() && take_credit(ring);
 	request->waited = call->wait && !request->posted;
 	request->state = TMEM_REQUEST_OUT;
 	call->posted = request->posted;
 	if (call->page)
 		copy_from_page(tmem_request_slot(request), call->page);
-	fill_entry(ring, request, call);
-	WRITE_ONCE(ring->sq[tail & (ring->entries - 1)], request->number);
-	ring->sq_tail = tail + 1;
-	virt_store_release(&ring->ctl->sq_tail, tail + 1);
+	enqueue(ring, request);
+	virt_store_release(&ring->ctl->sq_tail, ring->sq_tail);
 	call->doorbell = wants_doorbell(ring, call->lazy && !request->waited);
 	spin_unlock(&ring->lock);
 	return request;
@@ -280,6 +329,10 @@ static void take_done(struct tmem_ring *ring, u32 number, struct list_head *done
 	if (request->state != TMEM_REQUEST_OUT || !executed(ring, request))
 		return;
 	request->status = (s32)READ_ONCE(ring->entry[number].status);
+	if (request->op == TMEM_GET_PAGE && tmem_link_can_move())
+		request->sum = READ_ONCE(ring->entry[number].page_sum);
+	if ((s32)(request->seq - ring->reaped) > 0)
+		ring->reaped = request->seq;
 	request->state = TMEM_REQUEST_FINISHED;
 	list_add_tail(&request->done_link, done);
 }
@@ -379,6 +432,106 @@ void tmem_rings_close(void)
 	smp_store_release(&nr_rings, 0);
 	for (i = 0; i < number; i++)
 		ring_close(&rings[i]);
+}
+
+/* ---- The machine goes on elsewhere ----------------------------------------------------------- */
+
+/*
+ * What the service has executed before the machine was stopped is part of what was moved. A done
+ * flag in this copy of the region says so, but of a get: the page in its slot may be older.
+ */
+static void ring_pause(struct tmem_ring *ring)
+{
+	unsigned long flags;
+	LIST_HEAD(done);
+	u32 i;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	for (i = 0; ring->open && i < ring->entries; i++)
+		if (ring->requests[i].op != TMEM_GET_PAGE)
+			take_done(ring, i, &done);
+	ring->open = false;
+	spin_unlock_irqrestore(&ring->lock, flags);
+	if (!list_empty(&done))
+		finish(ring, &done);
+}
+
+void tmem_rings_pause(void)
+{
+	u32 i;
+
+	for (i = 0; i < tmem_rings_number(); i++)
+		ring_pause(&rings[i]);
+}
+
+/*
+ * Some done flags may not have made it into the copy. An operation before one that was seen
+ * executed was executed, too, for a ring is executed in order; to do it again could undo a later
+ * one on its handle. Who waits for an answer has none, and nothing came after him on his handle.
+ * And the id of a pool that was destroyed may be another's by now.
+ */
+static bool was_executed(const struct tmem_ring *ring, const struct tmem_request *request)
+{
+	if (request->op == TMEM_DESTROY_POOL && tmem_pool_id_is_used(request->pool))
+		return true;
+	return !request->waited && request->op != TMEM_NEW_POOL &&
+	       request->op != TMEM_DESTROY_POOL && (s32)(ring->reaped - request->seq) > 0;
+}
+
+static int by_order(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Numbers of the outstanding entries behind their distance from the oldest possible. */
+static u32 sort_outstanding(struct tmem_ring *ring, struct list_head *done)
+{
+	struct tmem_request *request;
+	u32 i, nr = 0;
+
+	for (i = 0; i < ring->entries; i++) {
+		request = &ring->requests[i];
+		if (request->state != TMEM_REQUEST_OUT)
+			continue;
+		if (was_executed(ring, request)) {
+			request->status = 1;
+			request->state = TMEM_REQUEST_FINISHED;
+			list_add_tail(&request->done_link, done);
+			continue;
+		}
+		ring->order[nr++] = (u64)(U32_MAX - (ring->sq_tail - request->seq)) << 32 | i;
+	}
+	sort(ring->order, nr, sizeof(*ring->order), by_order, NULL);
+	return nr;
+}
+
+static void ring_resume(struct tmem_ring *ring, u8 *base, u32 entries)
+{
+	unsigned long flags;
+	LIST_HEAD(done);
+	u32 i, nr;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	nr = sort_outstanding(ring, &done);
+	ring_place(ring, base, entries);
+	for (i = 0; i < nr; i++)
+		enqueue(ring, &ring->requests[(u32)ring->order[i]]);
+	virt_store_release(&ring->ctl->sq_tail, ring->sq_tail);
+	ring->open = true;
+	spin_unlock_irqrestore(&ring->lock, flags);
+	tmem_count_add(resubmitted, nr);
+	finish(ring, &done);
+	tmem_ring_tell(ring);
+}
+
+void tmem_rings_resume(void *region, u32 number, u32 entries)
+{
+	u32 i;
+
+	for (i = 0; i < number; i++)
+		ring_resume(&rings[i], (u8 *)region + tmem_ring_off(i, entries), entries);
 }
 
 bool tmem_rings_idle(void)

@@ -4,8 +4,9 @@
  *
  * A page's way: an attachment (frontswap.c, cleancache.c) names a handle (pool, object, index),
  * takes the lock of the handle's stripe (outstanding.c), and submits a request to a ring (ring.c)
- * of the region that the transport (ivshmem.c) has found and the link (link.c) keeps up. Flushes
- * that cannot be sent at once are remembered (slots.c, flush.c) and sent by the link's thread.
+ * of the region that the transport (ivshmem.c, xen.c) has found and the link (link.c) keeps up.
+ * Flushes that cannot be sent at once are remembered (slots.c, flush.c) and sent by the link's
+ * thread.
  *
  * Locks, outermost first: stripe.lock, then pool.lock or ring.lock or the flush table's free-list
  * lock. All are taken with interrupts off; none is held while anything waits.
@@ -75,6 +76,8 @@ void tmem_pool_answered(struct tmem_request *request);
 void tmem_pools_step(void);
 /* The link's thread, rings closed and empty: nothing of the former life is at the host. */
 void tmem_pools_new_life(void);
+/* The host's id of this pool is also that of another one: it is gone there. */
+bool tmem_pool_id_is_used(const struct tmem_pool *pool);
 /* Accepted pages that are at the host, all pools. */
 long tmem_pools_held(void);
 
@@ -96,6 +99,7 @@ struct tmem_request {
 	u32 index;
 	u32 seq;
 	s32 status;
+	u64 sum;    /* of the page of a get; 0: there is none */
 	u16 number; /* of the entry */
 	u8 ring;
 	u8 op;
@@ -112,9 +116,11 @@ struct tmem_ring {
 	u32 sq_tail;
 	u32 sq_told; /* the service was told of submissions before this position */
 	u32 cq_head;
+	u32 reaped; /* highest seq that was seen executed */
 	u32 nr_free;
 	u32 spin_ns; /* of the next waiter, at most spin_us; learned, not under the lock */
 	u16 *free;   /* stack of free entry numbers */
+	u64 *order;  /* for tmem_rings_resume() */
 	struct tmem_request *requests;
 	struct tmem_ring_ctl *ctl;
 	u16 *sq;
@@ -153,6 +159,15 @@ int tmem_rings_alloc(u32 rings, u32 entries);
 void tmem_rings_open(void *region, u32 rings, u32 entries);
 /* No submissions any more; what is outstanding ends with -ESHUTDOWN. */
 void tmem_rings_close(void);
+/* No submissions for now; what is outstanding stays so. */
+void tmem_rings_pause(void);
+/*
+ * The paused rings begin anew, in a region where the slots are as they were: what is outstanding is
+ * submitted again, in its order.
+ */
+void tmem_rings_resume(void *region, u32 rings, u32 entries);
+/* Nothing is submitted for some seconds, or until `quiet` is false. */
+void tmem_rings_quiet(bool quiet);
 /* No request is outstanding or waited for. */
 bool tmem_rings_idle(void);
 /* Returns when every submission sees what was written before. */
@@ -188,8 +203,12 @@ void tmem_ring_release(struct tmem_ring *ring, struct tmem_request *request);
 /* The waiter gives up. False when the request is done after all. */
 bool tmem_ring_abandon(struct tmem_ring *ring, struct tmem_request *request);
 void *tmem_request_slot(const struct tmem_request *request);
-/* Copies a page from a slot. */
 void tmem_copy_to_page(struct page *page, const void *slot);
+/*
+ * Takes the page of a get that was answered with 1. False: the slot is older than the answer, for
+ * the machine was migrated in between; get it again.
+ */
+bool tmem_take_page(struct page *page, const struct tmem_request *request);
 
 /* ---- Outstanding operations (outstanding.c) -------------------------------------------------- */
 
@@ -276,19 +295,30 @@ struct tmem_transport {
 
 /*
  * The transport has found a region of `size` bytes with `vectors` doorbells. The transport and
- * the region stay for the life of the module. -EBUSY: there is a region already; -ENODEV: the
- * region is of some other use.
+ * the region stay for the life of the module (the next device may have the same region). -EBUSY:
+ * there is a region already; -ENODEV: the region is of some other use.
  */
 int tmem_link_attach(const struct tmem_transport *transport, void *region, u64 size, u32 vectors);
 /* The transport's interrupt handler. */
 void tmem_link_interrupt(u32 vector);
 /* The device goes away or the system goes down: nothing can be had any more. */
 void tmem_link_detach(bool say_goodbye);
+/*
+ * The machine goes on elsewhere, and the region has no service until tmem_link_attach() is called
+ * with it again, its first page zero. False: this life cannot go on there, detach.
+ */
+bool tmem_link_move(void);
+/* The machine is about to be stopped: waits a moment for what is outstanding, and holds the rest.
+ */
+void tmem_link_quiet(bool quiet);
+/* After tmem_link_detach(): nobody submits to the region, nor takes a page out of it, any more. */
+bool tmem_link_over(void);
 /* The service is there and serves our rings. */
 bool tmem_link_up(void);
 /* Both sides poll by timer. */
 bool tmem_link_polling(void);
 bool tmem_link_credits(void);	/* posted puts were agreed */
+bool tmem_link_can_move(void);	/* this life can go on at another service */
 bool tmem_link_suspended(void); /* no puts: hibernation is under way */
 /* Pages are lost to this guest for ever when the link is gone; no sense in giving up then. */
 bool tmem_link_gone(void);
@@ -309,6 +339,15 @@ void tmem_link_show(struct seq_file *m);
  */
 
 int tmem_ivshmem_register(void);
+#ifdef TMEM_XEN
+/* Waits a second at most for the connection of a device that is there. */
+int tmem_xen_register(void);
+#else
+static inline int tmem_xen_register(void)
+{
+	return 0;
+}
+#endif
 
 int tmem_frontswap_register(void);
 /* The link's thread: sends pending flushes. True when something is left. */
@@ -341,6 +380,8 @@ extern unsigned int tmem_flush_entries;
 	C(posted_failed)	/* accepted with a credit and then refused by the service */       \
 	C(loads)		/* frontswap: pages brought back */                                \
 	C(loads_from_ring)	/* of these, answered from a page still in the ring */             \
+	C(gets_again)		/* answers of before a migration, whose page was not moved */      \
+	C(resubmitted)		/* operations submitted again after a migration */                 \
 	C(loads_damaged)	/* answers without the page: damaged or lost */                    \
 	C(loads_waited)		/* waits for the service, in steps of at most a second */          \
 	C(swap_flushes)		/* frontswap: pages no longer needed */                            \

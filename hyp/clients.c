@@ -29,7 +29,10 @@ int clients_channel(void *arg, const char *name, struct control_channel *channel
 	channel->attached = status.attached;
 	channel->connected = status.connected;
 	channel->polling = status.polling;
+	channel->restored = status.restored;
+	channel->xen = status.xen;
 	channel->pid = status.pid;
+	channel->domain = status.domain;
 	channel->rings = status.rings;
 	channel->max_rings = status.max_rings;
 	channel->entries = status.entries;
@@ -95,6 +98,8 @@ static int client_apply(struct tmemd *t, const struct config_client *c,
 {
 	struct front_client_config config = {
 		.name = c->name,
+		.xen = c->front == CONFIG_XEN,
+		.domain = c->domain,
 		.socket = c->socket,
 		.socket_mode = c->socket_mode,
 		.socket_uid = c->socket_uid,
@@ -112,7 +117,7 @@ static int client_apply(struct tmemd *t, const struct config_client *c,
 			 c->name);
 		return -EEXIST;
 	}
-	r = clients_check_socket(t, c->name, c->socket, err, errlen);
+	r = config.xen ? 0 : clients_check_socket(t, c->name, c->socket, err, errlen);
 	if (r)
 		return r;
 	r = store_client_open(t->store, c->name, &c->limits, &client);
@@ -152,12 +157,16 @@ static int say_unconfigured(struct store_client *client, void *arg)
 
 int clients_start(struct tmemd *t, char *err, size_t errlen)
 {
-	int r = 0;
+	for (unsigned i = 0; i < t->config->nr_clients; i++) {
+		const struct config_client *c = &t->config->clients[i];
+		int r = client_apply(t, c, NULL, err, errlen);
 
-	for (unsigned i = 0; i < t->config->nr_clients && !r; i++)
-		r = client_apply(t, &t->config->clients[i], NULL, err, errlen);
-	if (r)
-		return r;
+		/* A host that was not booted under Xen has other clients to serve. */
+		if (r && c->front == CONFIG_XEN)
+			log_msg(LOG_ERROR, "%s", err);
+		else if (r)
+			return r;
+	}
 	disks_start(t);
 	/* A disk that could just be made is one by now. */
 	store_client_each(t->store, say_unconfigured, t);
@@ -194,12 +203,17 @@ static void keep_fixed(const struct config *now, struct config *next)
 /* The same for a client: what its VM was started with. */
 static void keep_fixed_client(const struct config_client *now, struct config_client *next)
 {
-	if (now->region_bytes == next->region_bytes && now->rings == next->rings)
+	if (now->region_bytes == next->region_bytes && now->rings == next->rings &&
+	    now->front == next->front && !strcmp(now->domain, next->domain))
 		return;
 	log_msg(LOG_WARN,
-		"reload: client %s: region and rings stay those of its start; remove the client, "
-		"reload, and add it again",
+		"reload: client %s: front, domain, region and rings stay those of its start; "
+		"remove the client, reload, and add it again",
 		now->name);
+	if (now->front != next->front)
+		memcpy(next->socket, now->socket, sizeof(next->socket));
+	next->front = now->front;
+	memcpy(next->domain, now->domain, sizeof(next->domain));
 	next->region_bytes = now->region_bytes;
 	next->rings = now->rings;
 }
@@ -241,13 +255,20 @@ static bool client_remove(struct tmemd *t, const char *name)
 		return true;
 	if (!front_client_status(t->front, name, &status) && status.attached) {
 		log_msg(LOG_WARN,
-			"reload: client %s stays: its VM (process %d) lives; reload again after it "
+			"reload: client %s stays: its VM (%s %d) lives; reload again after it "
 			"has ended",
-			name, (int)status.pid);
+			name, status.xen ? "domain" : "process",
+			status.xen ? (int)status.domain : (int)status.pid);
+		return false;
+	}
+	if (front_client_remove(t->front, name) == -EBUSY) {
+		log_msg(LOG_WARN,
+			"reload: client %s stays: it is being saved or restored; reload again "
+			"after that",
+			name);
 		return false;
 	}
 	control_exclude(t->control, true);
-	front_client_remove(t->front, name);
 	store_client_remove(client);
 	control_exclude(t->control, false);
 	log_msg(LOG_NOTE, "reload: client %s removed", name);

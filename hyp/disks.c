@@ -298,10 +298,16 @@ static bool remove_unnamed(struct tmemd *t, const char *name)
 		return true;
 	if (front_disk_remove(t->front, name, false) == -EBUSY) {
 		front_disk_status(t->front, name, &status);
-		log_msg(LOG_WARN,
-			"reload: disk %s stays: a front end (process %d) is connected; reload "
-			"again after it has ended",
-			name, (int)status.pid);
+		if (status.streaming)
+			log_msg(LOG_WARN,
+				"reload: disk %s stays: it is being saved or restored; reload "
+				"again after that",
+				name);
+		else
+			log_msg(LOG_WARN,
+				"reload: disk %s stays: a front end (process %d) is connected; "
+				"reload again after it has ended",
+				name, (int)status.pid);
 		return false;
 	}
 	drop(t, client);
@@ -460,6 +466,9 @@ int disks_remove(void *arg, const char *name, bool force, char *err, size_t errl
 			    name);
 	if (front_disk_remove(t->front, name, force) == -EBUSY) {
 		front_disk_status(t->front, name, &status);
+		if (status.streaming)
+			return fail(-EBUSY, err, errlen, "disk %s is being saved or restored",
+				    name);
 		return fail(-EBUSY, err, errlen,
 			    "disk %s: a front end (process %d) is connected; swapoff in its guest "
 			    "and unplug it, or stop the VM, or remove it by force: what the guest "

@@ -2,10 +2,10 @@
 /*
  * tmemd: wires the rooms together.
  *
- * Order at start: what needs privileges and must precede threads (locking, IO_FLUSHER), then
- * privileges go, then the store (which rebuilds before anything is answered), the front and its
- * clients, the control socket, and last the system call filter. The main thread runs the event
- * loop of signals, control socket and watchdog; pages are the front's threads' business.
+ * Order at start: what needs privileges and must precede threads (locking, IO_FLUSHER, the devices
+ * of Xen), then privileges go, then the store (which rebuilds before anything is answered), the
+ * front and its clients, the control socket, and last the system call filter. The main thread runs
+ * the event loop of signals, control socket and watchdog; pages are the front's threads' business.
  */
 #include "config.h"
 
@@ -170,6 +170,7 @@ static int open_store(struct tmemd *t, char *err, size_t errlen)
 static int open_front(struct tmemd *t, char *err, size_t errlen)
 {
 	struct front_config config = {
+		.xen = t->xen,
 		.region_dir = t->config->regions,
 		.workers = t->config->workers,
 		.poll_us = t->config->poll_us,
@@ -182,7 +183,32 @@ static int open_front(struct tmemd *t, char *err, size_t errlen)
 			 config.region_dir, strerror(-r));
 		return r;
 	}
+	t->xen = NULL; /* taken over */
 	return front_open(&t->front, t->store, &config, err, errlen);
+}
+
+/* Of all clients that are domains of Xen. */
+static unsigned xen_rings(const struct config *config)
+{
+	unsigned rings = 0;
+
+	for (unsigned i = 0; i < config->nr_clients; i++)
+		if (config->clients[i].front == CONFIG_XEN)
+			rings += config->clients[i].rings;
+	return rings;
+}
+
+/* Without Xen its clients are not served, and say so; all others are. */
+static void open_xen(struct tmemd *t)
+{
+	unsigned rings = xen_rings(t->config);
+	char err[256];
+
+	if (!rings)
+		return;
+	t->xen = front_xen_open(rings, err, sizeof(err));
+	if (!t->xen)
+		log_msg(LOG_ERROR, "Xen cannot be served: %s", err);
 }
 
 static void refresh(void *arg)
@@ -203,10 +229,14 @@ static int open_all(struct tmemd *t, struct event_base *base)
 		.disk_resize = disks_resize,
 		.disk_remove = disks_remove,
 		.exposure = disks_exposure,
+		.save = streams_save,
+		.restore = streams_restore,
+		.restore_discard = streams_discard,
 	};
 	char err[1024] = "";
 	int r;
 
+	open_xen(t);
 	r = process_drop(t->config, err, sizeof(err));
 	if (r)
 		goto failed;
@@ -239,6 +269,7 @@ static void close_all(struct tmemd *t)
 	control_close(t->control);
 	if (t->front)
 		front_close(t->front);
+	front_xen_close(t->xen);
 	if (t->store)
 		store_close(t->store);
 	config_free(t->config);
@@ -352,6 +383,23 @@ static int serve(struct tmemd *t)
 	return r;
 }
 
+/* --check-config: what would be said at a start, as far as the configuration alone decides it. */
+static int check(struct tmemd *t)
+{
+	bool good = !xen_rings(t->config) || front_xen_built();
+
+	if (good)
+		printf("%s: good; clients: %u; disks: %u\n", t->config_path, t->config->nr_clients,
+		       t->config->nr_disks);
+	else
+		log_msg(LOG_ERROR,
+			"%s: front = xen: this tmemd was built without Xen's libraries; clients of "
+			"Xen would not be served",
+			t->config_path);
+	config_free(t->config);
+	return good ? EXIT_SUCCESS : EXIT_OPERATOR;
+}
+
 int main(int argc, char **argv)
 {
 	struct tmemd t = {0};
@@ -365,12 +413,8 @@ int main(int argc, char **argv)
 	t.config = config_load(o.config, say);
 	if (!t.config)
 		return EXIT_OPERATOR;
-	if (o.check) {
-		printf("%s: good; clients: %u; disks: %u\n", o.config, t.config->nr_clients,
-		       t.config->nr_disks);
-		config_free(t.config);
-		return EXIT_SUCCESS;
-	}
+	if (o.check)
+		return check(&t);
 	level = t.config->log_level;
 	if (o.log_level) {
 		log_level_parse(o.log_level, &level);

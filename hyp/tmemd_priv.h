@@ -6,12 +6,14 @@
 #include "control/control.h"
 #include "front/front.h"
 #include "store/store.h"
+#include "stream/stream.h"
 
 struct tmemd {
 	const char *config_path;
 	struct config *config; /* what is in force, as far as it can change while we run */
 	bool log_level_forced; /* --log-level: the configuration's does not count */
 	struct store *store;
+	struct xen *xen; /* until the front has it; NULL: none */
 	struct front *front;
 	struct control *control; /* NULL until it is open */
 };
@@ -58,5 +60,13 @@ int disks_create(void *arg, const struct config_disk *disk, char *err, size_t er
 int disks_resize(void *arg, const char *name, uint64_t bytes, char *err, size_t errlen);
 int disks_remove(void *arg, const char *name, bool force, char *err, size_t errlen);
 uint64_t disks_exposure(void *arg);
+
+/* For struct control_ops: streams. */
+int streams_save(void *arg, const struct control_save *how, const struct stream_io *io,
+		 struct stream_totals *totals, char *err, size_t errlen);
+int streams_restore(void *arg, const char *name, const struct stream_io *io,
+		    struct tmem_stream_head *head, struct stream_totals *totals, char *err,
+		    size_t errlen);
+int streams_discard(void *arg, const char *name);
 
 #endif

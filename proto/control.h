@@ -59,6 +59,9 @@
 #define TMEM_CMD_FLUSH "flush"
 #define TMEM_CMD_SHARED_AUTH "shared-auth"
 #define TMEM_CMD_VERSION "version"
+#define TMEM_CMD_SAVE "save"	   /* see "Streams" below */
+#define TMEM_CMD_RESTORE "restore" /* likewise */
+#define TMEM_CMD_RESTORE_DISCARD "restore-discard"
 #define TMEM_CMD_DISK_CREATE "disk-create"
 #define TMEM_CMD_DISK_LIST "disk-list"
 #define TMEM_CMD_DISK_RESIZE "disk-resize"
@@ -75,6 +78,8 @@
 #define TMEM_KEY_TIMEOUT_MS "timeout_ms"
 #define TMEM_KEY_UUID "uuid"   /* string: of a shared pool */
 #define TMEM_KEY_ALLOW "allow" /* true or false */
+
+#define TMEM_KEY_LIVE "live" /* true: the guest runs while it is saved */
 
 /* Keys of requests about disks; "name" is the disk's. The results have them too. */
 #define TMEM_KEY_SIZE "size"	 /* integer: bytes that the guest sees, a multiple of 4096 */
@@ -93,7 +98,8 @@
 #define TMEM_KEY_STATE "state" /* one of the states below */
 #define TMEM_KEY_FROZEN "frozen"
 #define TMEM_KEY_POLLING "polling"
-#define TMEM_KEY_PID "pid" /* of the region's owner, or null; of the service: its own */
+#define TMEM_KEY_PID "pid"	 /* of the region's owner, or null; of the service: its own */
+#define TMEM_KEY_DOMAIN "domain" /* of a client that is a Xen domain: its number, or null */
 #define TMEM_KEY_RINGS "rings"
 #define TMEM_KEY_MAX_RINGS "max_rings" /* that the configuration allows: doorbells each way */
 #define TMEM_KEY_ENTRIES "entries"
@@ -126,7 +132,11 @@
 #define TMEM_KEY_FREEABLE_BYTES "freeable_bytes"   /* physical */
 #define TMEM_KEY_RECLAIMED_BYTES "reclaimed_bytes" /* physical */
 #define TMEM_KEY_COMPLETE "complete"		   /* all that was asked for was done */
-#define TMEM_KEY_TEXT "text"			   /* metrics: Prometheus text format */
+#define TMEM_KEY_STREAM "stream"		   /* object: what a stream's head says */
+#define TMEM_KEY_STREAM_BYTES "stream_bytes"
+#define TMEM_KEY_PASSES "passes"
+#define TMEM_KEY_GO "go"     /* true: what follows is a stream */
+#define TMEM_KEY_TEXT "text" /* metrics: Prometheus text format */
 /* Physical bytes when nothing compresses: of a disk; of all disks, with the clients' minimums. */
 #define TMEM_KEY_EXPOSURE_BYTES "exposure_bytes"
 #define TMEM_KEY_DISKS "disks"	   /* array of objects */
@@ -145,9 +155,26 @@
 #define TMEM_ORIGIN_NONE "none" /* the arena has it, nobody asks for it any more */
 
 /* States of a client. */
-#define TMEM_STATE_CONNECTED "connected"       /* its guest's rings, or its front end, are served */
-#define TMEM_STATE_ATTACHED "attached"	       /* its VM lives, the guest has not said hello */
-#define TMEM_STATE_WAITING "waiting"	       /* no VM */
+#define TMEM_STATE_CONNECTED "connected" /* its guest's rings, or its front end, are served */
+#define TMEM_STATE_ATTACHED "attached"	 /* its VM lives, the guest has not said hello */
+#define TMEM_STATE_WAITING "waiting"	 /* no VM */
+#define TMEM_STATE_RESTORED "restored"	 /* pages were brought here and wait for their guest */
 #define TMEM_STATE_UNCONFIGURED "unconfigured" /* in the arena, and nobody serves it */
+
+/*
+ * Streams. Behind the request of TMEM_CMD_SAVE and TMEM_CMD_RESTORE the service answers with one
+ * line: an error as usual, or an object with "go". Then the connection carries chunks: a number of
+ * bytes (32 bits, little-endian), at most TMEM_CHUNK_MAX, and so many bytes; 0 ends the stream.
+ * Then comes the answer as usual, and the connection ends. Whoever gives up closes.
+ *
+ * Of a save the chunks come from the service, and between them, after each pass over the pages of a
+ * guest that runs, TMEM_CHUNK_PASS and the number of pages (64 bits) that the pass wrote. With
+ * "live" the service makes passes until it is sent one byte, whatever it is: the guest is paused
+ * now; or until the guest has ended.
+ */
+#define TMEM_CHUNK_MAX (1u << 20)
+#define TMEM_CHUNK_PASS 0xffffffffu
+/* Seconds that a chunk may take to be taken. */
+#define TMEM_CHUNK_TIMEOUT_S 120
 
 #endif

@@ -35,9 +35,10 @@
 
 /* ---- Xen tmem, specification version 1 ---------------------------------------------------- */
 
-#define TMEM_SPEC_VERSION 1u
+/* Linux has a constant and a struct of the names of these two: the same one, and another tag. */
+#define TMEM_SPEC_VERSION 1
 
-enum tmem_op {
+enum tmem_opcode {
 	TMEM_NEW_POOL = 1,
 	TMEM_DESTROY_POOL = 2,
 	TMEM_PUT_PAGE = 4,
@@ -80,7 +81,8 @@ enum tmem_op {
 /* Feature bits: the service offers, the guest accepts a subset. */
 #define TMEM_F_POSTED (1ull << 0)    /* credits and posted puts */
 #define TMEM_F_INCLUSIVE (1ull << 1) /* TMEM_POOL_X_INCLUSIVE */
-#define TMEM_F_ALL (TMEM_F_POSTED | TMEM_F_INCLUSIVE)
+#define TMEM_F_RESUME (1ull << 2)    /* former_epoch and hello_offer mean something; page_sum */
+#define TMEM_F_ALL (TMEM_F_POSTED | TMEM_F_INCLUSIVE | TMEM_F_RESUME)
 
 #define TMEM_MIN_ENTRIES 8u
 #define TMEM_MAX_ENTRIES 1024u
@@ -121,6 +123,11 @@ enum tmem_refusal {
  * sets state, refusal and, with release semantics, answered_epoch = guest_epoch. Only then may
  * the guest touch the rings. A restarted service that finds the epoch that it knew goes on by
  * itself: it raises service_epoch and needs no hello.
+ *
+ * With TMEM_F_RESUME a life can go on at another service, to which its pages were brought. The
+ * region there may be a copy, that of a machine that was migrated: so the hello names the offer
+ * that it answers, and one of another offer is not heard. former_epoch names the life that goes on;
+ * its pools are there then, and REFUSED with STATE says that they are not (yet).
  */
 struct tmem_region {
 	/* Offer: written by the service before LISTENING, constant while it lives. */
@@ -133,7 +140,8 @@ struct tmem_region {
 	__u32 max_entries;
 	__u32 nr_vectors;   /* doorbells each way; ring r uses vector r % nr_vectors */
 	__u32 service_peer; /* ivshmem: the peer id that the guest rings */
-	__u8 pad0[16];
+	__u64 offer;	    /* with TMEM_F_RESUME: names this offer; not 0 */
+	__u8 pad0[8];
 
 	/* Answer: written by the service. */
 	__u32 service_state;   /* enum tmem_service_state */
@@ -144,7 +152,8 @@ struct tmem_region {
 	__u64 refused_service; /* the service's value */
 	__u32 polling;	       /* 1: no doorbells in either direction; both sides poll by timer */
 	__u32 frozen;	       /* hint: puts without a credit will be refused */
-	__u8 pad1[16];
+	__u32 mapped;	       /* set with each heartbeat; Xen clears it when the mapping goes */
+	__u8 pad1[12];
 
 	/* Sign of life: written by the service at least every 200 ms. */
 	__u64 heartbeat;
@@ -157,7 +166,9 @@ struct tmem_region {
 	__u32 nr_rings;
 	__u32 entries; /* of each ring, a power of two */
 	__u64 guest_epoch;
-	__u8 pad3[32];
+	__u64 former_epoch; /* TMEM_F_RESUME: the life that goes on; 0: a new one */
+	__u64 hello_offer;  /* TMEM_F_RESUME: the offer that this hello answers */
+	__u8 pad3[16];
 
 	__u8 reserved[TMEM_PAGE_SIZE - 4 * 64];
 };
@@ -210,7 +221,7 @@ struct tmem_ring_ctl {
 
 struct tmem_entry {
 	/* Written by the guest; read once by the service. */
-	__u8 op; /* enum tmem_op */
+	__u8 op; /* enum tmem_opcode */
 	__u8 flags;
 	__u16 reserved0; /* 0 */
 	__u32 pool;	 /* pool id; 0 in NEW_POOL */
@@ -222,7 +233,12 @@ struct tmem_entry {
 	/* Written by the service. */
 	__s32 status;
 	__u32 done; /* == seq: executed, and the slot is the guest's again */
-	__u64 reserved1;
+	/*
+	 * GET_PAGE with status 1 and TMEM_F_RESUME: 0, or tmem_page_sum() of the page. While a
+	 * machine is migrated, its copy of the slot may be older than that of the entry; who finds
+	 * another sum in the page that he took gets it again.
+	 */
+	__u64 page_sum;
 };
 
 TMEM_ABI_ASSERT(sizeof(struct tmem_region) == TMEM_PAGE_SIZE, region_is_a_page);
@@ -234,6 +250,20 @@ TMEM_ABI_ASSERT(offsetof(struct tmem_ring_ctl, cq_tail) == 64, ring_service_line
 TMEM_ABI_ASSERT(offsetof(struct tmem_ring_ctl, credits) == 128, ring_credit_line);
 TMEM_ABI_ASSERT(sizeof(struct tmem_entry) == 64, entry_size);
 TMEM_ABI_ASSERT(offsetof(struct tmem_entry, status) == 48, entry_service_part);
+
+/* Never 0. A change of the page changes it, but for one in 2^64 cases. Not made for secrets. */
+static inline __u64 tmem_page_sum(const void *page)
+{
+	const __u64 *word = (const __u64 *)page;
+	__u64 sum = 0;
+	unsigned int i;
+
+	for (i = 0; i < TMEM_PAGE_SIZE / sizeof(*word); i++) {
+		sum = (sum ^ word[i]) * 0x9e3779b97f4a7c15ull;
+		sum ^= sum >> 32;
+	}
+	return sum ? sum : 1;
+}
 
 /* ---- Where things are ---------------------------------------------------------------------- */
 

@@ -7,3 +7,4 @@ include tools/vhost/local.mk
 include tools/nbdkit/local.mk
 include tools/guest/local.mk
 include tools/backend/local.mk
+include tools/stream/local.mk

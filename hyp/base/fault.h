@@ -9,9 +9,9 @@
  * The points are the list of all publication steps, i.e. of stores that a restarted service reads:
  * a kill anywhere between two of them leaves what a kill at the first would. The kind says which
  * test kills at each of them: FAIL, STORE, REBUILD: tests/model/enumerate, FRONT:
- * tests/service/enumerate, DISK: tests/service/disk_restart, SESSION: tests/service/disk_fdstore. A
- * point that its test never passes makes that test fail. SLOW is no step: there a test makes one
- * thread late, so that another comes first.
+ * tests/service/enumerate, DISK: tests/service/disk_restart, SESSION: tests/service/disk_fdstore,
+ * STREAM: tests/service/stream. A point that its test never passes makes that test fail. SLOW is no
+ * step: there a test makes one thread late, so that another comes first.
  *
  * Tests arm points by fault_arm(), or from outside by the environment variable TMEMD_FAULTS:
  * "name=action[:skip[:count]]" separated by commas; action is fail, kill or sleep (1 ms); the
@@ -97,7 +97,14 @@
 	  "messages are answered, the box is empty")                                               \
 	X(SESSION_RECORDED, "session_recorded", SESSION, "the last message is in the box")         \
 	X(SESSION_TAKEN, "session_taken", SESSION, "taken over, no request of it executed")        \
-	X(SESSION_ENDED, "session_ended", SESSION, "over: the box is empty, still in the fd store")
+	X(SESSION_ENDED, "session_ended", SESSION,                                                 \
+	  "over: the box is empty, still in the fd store")                                         \
+	X(RESTORE_BEGUN, "restore_begun", STREAM, "a restore is noted, nothing of it is there")    \
+	X(RESTORE_WHOLE, "restore_whole", STREAM, "everything is there, noted as unfinished")      \
+	X(RESTORE_NOTED, "restore_noted", STREAM, "noted as whole, no guest was told")             \
+	X(RESTORE_GIVEN_UP, "restore_given_up", STREAM, "nothing is there any more, still noted")  \
+	X(DISK_RESTORED, "disk_restored", STREAM,                                                  \
+	  "the record names the new content, the old one is still there")
 
 enum fault_point {
 #define X(id, name, kind, text) FAULT_##id,
@@ -113,6 +120,7 @@ enum fault_kind {
 	FAULT_KIND_FRONT,   /* a step of a client's life and its rings */
 	FAULT_KIND_DISK,    /* a step of a disk and its queues */
 	FAULT_KIND_SESSION, /* a step of a front end's connection that is kept over a restart */
+	FAULT_KIND_STREAM,  /* a step of a restore */
 	FAULT_KIND_SLOW,    /* between two steps of one thread */
 };
 

@@ -105,11 +105,16 @@ static void put_channel(struct control *control, const char *name, json_t *o)
 		state = TMEM_STATE_UNCONFIGURED;
 	else if (ch.connected)
 		state = TMEM_STATE_CONNECTED;
+	else if (ch.restored)
+		state = TMEM_STATE_RESTORED;
 	else if (ch.attached)
 		state = TMEM_STATE_ATTACHED;
 	json_object_set_new(o, TMEM_KEY_STATE, json_string(state));
 	json_object_set_new(o, TMEM_KEY_POLLING, json_boolean(ch.polling));
 	json_object_set_new(o, TMEM_KEY_PID, ch.pid ? json_integer(ch.pid) : json_null());
+	if (ch.xen)
+		json_object_set_new(o, TMEM_KEY_DOMAIN,
+				    ch.domain ? json_integer(ch.domain) : json_null());
 	put_int(o, TMEM_KEY_RINGS, ch.rings);
 	put_int(o, TMEM_KEY_MAX_RINGS, ch.max_rings);
 	put_int(o, TMEM_KEY_ENTRIES, ch.entries);
@@ -532,36 +537,40 @@ static void run_flush(struct control *control, json_t *request, struct reply *re
 	}
 
 static const struct command commands[] = {
-	{TMEM_CMD_LIST, false, run_list, {{0}}},
-	{TMEM_CMD_STAT, false, run_stat, {CLIENT(false)}},
-	{TMEM_CMD_METRICS, false, run_metrics, {{0}}},
+	{TMEM_CMD_LIST, false, run_list, NULL, {{0}}},
+	{TMEM_CMD_STAT, false, run_stat, NULL, {CLIENT(false)}},
+	{TMEM_CMD_METRICS, false, run_metrics, NULL, {{0}}},
 	{TMEM_CMD_SET,
 	 false,
 	 run_set,
+	 NULL,
 	 {CLIENT(false),
 	  BYTES(TMEM_KEY_MINIMUM, false, 0),
 	  BYTES(TMEM_KEY_MAXIMUM, false, 0),
 	  {TMEM_KEY_WEIGHT, PARAM_INTEGER, false, 1, 10000},
 	  BYTES(TMEM_KEY_POOL_MAX, false, 1)}},
-	{TMEM_CMD_FREEZE, false, run_freeze, {CLIENT(false), ALL}},
-	{TMEM_CMD_THAW, false, run_thaw, {CLIENT(false), ALL}},
-	{TMEM_CMD_FREEABLE, false, run_freeable, {{0}}},
+	{TMEM_CMD_FREEZE, false, run_freeze, NULL, {CLIENT(false), ALL}},
+	{TMEM_CMD_THAW, false, run_thaw, NULL, {CLIENT(false), ALL}},
+	{TMEM_CMD_FREEABLE, false, run_freeable, NULL, {{0}}},
 	{TMEM_CMD_RECLAIM,
 	 true,
 	 run_reclaim,
+	 NULL,
 	 {BYTES(TMEM_KEY_BYTES, true, 1),
 	  {TMEM_KEY_TIMEOUT_MS, PARAM_INTEGER, false, 0, TMEM_CONTROL_MAX_RECLAIM_MS}}},
-	{TMEM_CMD_FLUSH, true, run_flush, {CLIENT(false), ALL}},
+	{TMEM_CMD_FLUSH, true, run_flush, NULL, {CLIENT(false), ALL}},
 	{TMEM_CMD_SHARED_AUTH,
 	 false,
 	 run_shared_auth,
+	 NULL,
 	 {CLIENT(true),
 	  {TMEM_KEY_UUID, PARAM_STRING, true, 0, 0},
 	  {TMEM_KEY_ALLOW, PARAM_BOOLEAN, true, 0, 0}}},
-	{TMEM_CMD_VERSION, false, run_version, {{0}}},
+	{TMEM_CMD_VERSION, false, run_version, NULL, {{0}}},
 	{TMEM_CMD_DISK_CREATE,
 	 false,
 	 run_disk_create,
+	 NULL,
 	 {NAME,
 	  DISK_SIZE,
 	  {TMEM_KEY_QUEUES, PARAM_INTEGER, false, 1, CONFIG_DISK_QUEUES},
@@ -573,12 +582,20 @@ static const struct command commands[] = {
 	  BYTES(TMEM_KEY_MAXIMUM, false, 0),
 	  {TMEM_KEY_WEIGHT, PARAM_INTEGER, false, 1, 10000},
 	  {TMEM_KEY_OVERCOMMIT, PARAM_BOOLEAN, false, 0, 0}}},
-	{TMEM_CMD_DISK_LIST, false, run_disk_list, {{0}}},
-	{TMEM_CMD_DISK_RESIZE, false, run_disk_resize, {NAME, DISK_SIZE}},
+	{TMEM_CMD_DISK_LIST, false, run_disk_list, NULL, {{0}}},
+	{TMEM_CMD_DISK_RESIZE, false, run_disk_resize, NULL, {NAME, DISK_SIZE}},
 	{TMEM_CMD_DISK_REMOVE,
 	 false,
 	 run_disk_remove,
+	 NULL,
 	 {NAME, {TMEM_KEY_FORCE, PARAM_BOOLEAN, false, 0, 0}}},
+	{TMEM_CMD_SAVE,
+	 true,
+	 NULL,
+	 run_save,
+	 {CLIENT(true), {TMEM_KEY_LIVE, PARAM_BOOLEAN, false, 0, 0}}},
+	{TMEM_CMD_RESTORE, true, NULL, run_restore, {CLIENT(true)}},
+	{TMEM_CMD_RESTORE_DISCARD, false, run_restore_discard, NULL, {CLIENT(true)}},
 };
 
 /* The parameter of that key, or NULL. */

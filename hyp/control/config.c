@@ -68,7 +68,8 @@ static const struct key service_keys[] = {
 	}
 
 static const struct key client_keys[] = {
-	{"front", KEY_FRONT, 0, 0, 0, 0},
+	K("front", KEY_FRONT, front, 0, 0),
+	K("domain", KEY_DOMAIN, domain, 0, 0),
 	K("socket", KEY_PATH, socket, 0, 0),
 	K("socket_owner", KEY_USER, socket_uid, 0, 0),
 	K("socket_group", KEY_GROUP, socket_gid, 0, 0),

@@ -64,13 +64,56 @@ static void check_limits(struct loader *l, const struct place *at, const char *t
 			     title, limits->min_bytes, limits->max_bytes);
 }
 
+/* Keys that say nothing of a client that is reached like this one. */
+static void check_not_given(struct loader *l, unsigned i, const char *title, const char *front,
+			    const char *const *keys)
+{
+	for (; *keys; keys++) {
+		const struct place *at = config_client_place(l, i, *keys);
+
+		if (at != &l->clients[i].at)
+			config_wrong(l, at, "[%s] %s: not with front = %s", title, *keys, front);
+	}
+}
+
+/* A domain that no other client has, by default the one of the client's name. */
+static void check_domain(struct loader *l, unsigned i, const char *title)
+{
+	struct config_client *c = &l->config->clients[i];
+
+	if (!c->domain[0])
+		snprintf(c->domain, sizeof(c->domain), "%s", c->name);
+	for (unsigned j = 0; j < i; j++)
+		if (!strcmp(c->domain, l->config->clients[j].domain))
+			config_wrong(l, config_client_place(l, i, "domain"),
+				     "[%s] domain = %s: client %s has it; allowed is a domain of "
+				     "its own",
+				     title, c->domain, l->config->clients[j].name);
+	if (c->region_bytes > CONFIG_XEN_REGION_MAX)
+		config_wrong(l, config_client_place(l, i, "region"),
+			     "[%s] region = %" PRIu64
+			     ": allowed with front = xen is at most %llu, for a domain must grant "
+			     "every page of it",
+			     title, c->region_bytes, CONFIG_XEN_REGION_MAX);
+}
+
 static void check_client(struct loader *l, unsigned i)
 {
+	static const char *const of_sockets[] = {"socket", "socket_owner", "socket_group",
+						 "socket_mode", NULL};
+	static const char *const of_domains[] = {"domain", NULL};
 	struct config_client *c = &l->config->clients[i];
 	char title[STORE_NAME_MAX + 8];
 
 	snprintf(title, sizeof(title), "client %s", c->name);
-	check_socket(l, config_client_place(l, i, "socket"), title, c->name, c->socket, i, 0);
+	if (c->front == CONFIG_XEN) {
+		check_not_given(l, i, title, "xen", of_sockets);
+		check_domain(l, i, title);
+	} else {
+		check_not_given(l, i, title, "ivshmem", of_domains);
+		check_socket(l, config_client_place(l, i, "socket"), title, c->name, c->socket, i,
+			     0);
+	}
 	if (c->region_bytes & (c->region_bytes - 1))
 		config_wrong(l, config_client_place(l, i, "region"),
 			     "[%s] region = %" PRIu64 ": allowed are powers of two", title,

@@ -17,7 +17,8 @@ enum key_type {
 	KEY_GROUP,   /* uint32_t: gid, by name or number */
 	KEY_NAME,    /* char[]: name of a user that exists */
 	KEY_LEVEL,   /* uint32_t: enum log_level */
-	KEY_FRONT,   /* the word ivshmem; nothing to keep */
+	KEY_FRONT,   /* uint32_t: enum config_front */
+	KEY_DOMAIN,  /* char[]: name or UUID of a Xen domain */
 	KEY_UUIDS,   /* shared pools; may be given several times */
 };
 
@@ -37,7 +38,7 @@ struct place {
 	int line;
 };
 
-#define CONFIG_MAX_KEYS 12 /* of a section */
+#define CONFIG_MAX_KEYS 13 /* of a section */
 
 /* The section of a client or disk: where it begins, and where its keys were given. */
 struct part {

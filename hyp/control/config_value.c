@@ -218,6 +218,25 @@ static int value_word(const char *text, const char *one, const char *zero, uint3
 	return 0;
 }
 
+/* What xenstore and a path in it may hold: printable, no slash. */
+static int value_domain(const struct key *key, const char *text, char *out, char *why)
+{
+	size_t len = strlen(text);
+	bool good = len && len < key->room;
+
+	for (const char *c = text; *c && good; c++)
+		good = isgraph((unsigned char)*c) && *c != '/';
+	if (!good) {
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed is the name of a domain or its UUID, 1 to %zu characters without "
+			 "blanks and slashes",
+			 key->room - 1);
+		return -EINVAL;
+	}
+	strncpy(out, text, key->room); /* fills up with zeros, for comparing */
+	return 0;
+}
+
 int config_value(const struct key *key, const char *text, void *value, char why[CONFIG_WHY_MAX])
 {
 	switch (key->type) {
@@ -242,10 +261,9 @@ int config_value(const struct key *key, const char *text, void *value, char why[
 	case KEY_LEVEL:
 		return value_level(text, value, why);
 	case KEY_FRONT:
-		if (!strcmp(text, "ivshmem"))
-			return 0;
-		snprintf(why, CONFIG_WHY_MAX, "allowed is ivshmem");
-		return -EINVAL;
+		return value_word(text, "xen", "ivshmem", value, why);
+	case KEY_DOMAIN:
+		return value_domain(key, text, value, why);
 	case KEY_UUIDS:
 		return config_uuids(value, text, why);
 	}

@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "store/store.h"
+#include "stream/stream.h"
 
 struct event_base;
 
@@ -25,12 +26,20 @@ struct event_base;
 #define CONFIG_PATH_MAX 192   /* a path, with the final zero */
 #define CONFIG_SOCKET_MAX 108 /* the path of a socket: what sockaddr_un holds */
 #define CONFIG_USER_MAX 33
+#define CONFIG_DOMAIN_MAX 64 /* a domain's name, or the text of its UUID */
+
+#define CONFIG_XEN_REGION_MAX (64ull << 20)
+
+/* How a client is reached. */
+enum config_front { CONFIG_IVSHMEM = 0, CONFIG_XEN = 1 };
 
 /* [client NAME] */
 struct config_client {
 	char name[STORE_NAME_MAX];
-	char socket[CONFIG_SOCKET_MAX];
-	uint32_t socket_uid; /* (uid_t)-1: unchanged */
+	uint32_t front;			/* enum config_front */
+	char domain[CONFIG_DOMAIN_MAX]; /* Xen: its name or UUID */
+	char socket[CONFIG_SOCKET_MAX]; /* ivshmem; else empty */
+	uint32_t socket_uid;		/* (uid_t)-1: unchanged */
 	uint32_t socket_gid;
 	uint32_t socket_mode;
 	uint64_t region_bytes;
@@ -130,7 +139,10 @@ struct control_channel {
 	bool attached;
 	bool connected;
 	bool polling;
-	pid_t pid; /* 0 none */
+	bool restored; /* pages were brought here and wait for their guest */
+	bool xen;
+	pid_t pid;	 /* 0 none */
+	unsigned domain; /* 0 none */
 	unsigned rings;
 	unsigned max_rings;
 	unsigned entries;
@@ -156,6 +168,17 @@ struct control_disk {
 	uint32_t socket_gid;
 };
 
+/* How a client is saved. */
+struct control_save {
+	const char *name;
+	bool live; /* it runs, until it is said that it does not */
+	/* Waits for a moment; true when somebody said that the guest is paused now. */
+	bool (*paused)(void *arg, unsigned ms);
+	/* A pass over a guest that runs has written so many pages. 0 or a negated errno. */
+	int (*passed)(void *arg, uint64_t pages);
+	void *arg;
+};
+
 /* What the fronts do for the control socket. Sentences in err are for the operator. */
 struct control_ops {
 	/* 0, or -ENOENT when no front serves the client. */
@@ -173,6 +196,16 @@ struct control_ops {
 	int (*disk_resize)(void *arg, const char *name, uint64_t bytes, char *err, size_t errlen);
 	/* With force also under a front end, and when the configuration has it. */
 	int (*disk_remove)(void *arg, const char *name, bool force, char *err, size_t errlen);
+
+	/* Any thread: 0 or a negated errno with err. */
+	int (*save)(void *arg, const struct control_save *how, const struct stream_io *io,
+		    struct stream_totals *totals, char *err, size_t errlen);
+	/* Any thread. `head` is what the stream says of itself. */
+	int (*restore)(void *arg, const char *name, const struct stream_io *io,
+		       struct tmem_stream_head *head, struct stream_totals *totals, char *err,
+		       size_t errlen);
+	/* Drops what was restored and no guest claimed. 0 or -ENOENT. */
+	int (*restore_discard)(void *arg, const char *name);
 
 	/*
 	 * Physical bytes that all disks can take and the clients' minimums keep free, all in all; 0

@@ -50,6 +50,9 @@ struct command {
 	const char *name;
 	bool is_long; /* runs on a thread of its own */
 	void (*run)(struct control *control, json_t *request, struct reply *reply);
+	/* Instead of run, on a thread of its own: the connection carries a stream. See streams.c.
+	 */
+	void (*stream)(struct control *control, json_t *request, int fd, struct reply *reply);
 	struct param {
 		const char *key;
 		enum { PARAM_STRING, PARAM_INTEGER, PARAM_BOOLEAN } type;
@@ -72,6 +75,12 @@ void run_disk_create(struct control *control, json_t *request, struct reply *rep
 void run_disk_list(struct control *control, json_t *request, struct reply *reply);
 void run_disk_resize(struct control *control, json_t *request, struct reply *reply);
 void run_disk_remove(struct control *control, json_t *request, struct reply *reply);
+
+/* ---- streams.c ------------------------------------------------------------------------------ */
+
+void run_save(struct control *control, json_t *request, int fd, struct reply *reply);
+void run_restore(struct control *control, json_t *request, int fd, struct reply *reply);
+void run_restore_discard(struct control *control, json_t *request, struct reply *reply);
 
 /* ---- What is known of clients --------------------------------------------------------------- */
 

@@ -16,4 +16,5 @@ libcontrol_a_SOURCES = \
 	hyp/control/notify.c \
 	hyp/control/process.c \
 	hyp/control/seccomp.c \
-	hyp/control/server.c
+	hyp/control/server.c \
+	hyp/control/streams.c

@@ -112,6 +112,7 @@ static const char *const allowed[] = {
 	"dup",
 	"dup2",
 	"dup3",
+	"pipe",
 	"pipe2",
 	"fsync",
 	"fdatasync",

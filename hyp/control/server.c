@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ struct job {
 	const struct command *command;
 	json_t *request;
 	struct reply reply;
+	int fd; /* of a stream: the connection's once more, so that it outlives that; else -1 */
 	pthread_t thread;
 	_Atomic bool done;
 };
@@ -132,10 +134,36 @@ static void *job_main(void *arg)
 	struct job *job = arg;
 	struct control *control = job->control;
 
-	job->command->run(control, job->request, &job->reply);
+	if (job->command->stream)
+		job->command->stream(control, job->request, job->fd, &job->reply);
+	else
+		job->command->run(control, job->request, &job->reply);
 	atomic_store(&job->done, true);
 	eventfd_write(control->wake_fd, 1);
 	return NULL;
+}
+
+static void job_free(struct job *job)
+{
+	if (job->fd >= 0)
+		close(job->fd);
+	json_decref(job->reply.result);
+	json_decref(job->request);
+	free(job);
+}
+
+/*
+ * From here on the job alone reads and writes there, until it is done; then only the answer
+ * follows. False: there is no descriptor.
+ */
+static bool lend_connection(struct connection *c, struct job *job)
+{
+	job->fd = fcntl(bufferevent_getfd(c->buffer), F_DUPFD_CLOEXEC, 0);
+	if (job->fd < 0)
+		return false;
+	bufferevent_disable(c->buffer, EV_READ);
+	c->closing = true;
+	return true;
 }
 
 /* The job's thread takes over request. */
@@ -161,14 +189,19 @@ static void job_start(struct connection *c, const struct command *command, json_
 	job->connection = c;
 	job->command = command;
 	job->request = json_incref(request);
+	job->fd = -1;
+	if (command->stream && !lend_connection(c, job)) {
+		reply_error(reply, TMEM_ERR_BUSY, "the service has no file descriptor left");
+		job_free(job);
+		return;
+	}
 	/* Signals are the main thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&job->thread, NULL, job_main, job);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r) {
-		json_decref(job->request);
-		free(job);
+		job_free(job);
 		reply_error(reply, TMEM_ERR_BUSY, "no thread can be started: %s", strerror(r));
 		return;
 	}
@@ -320,9 +353,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 			c->job = NULL;
 			answer(c, job->request, &job->reply);
 		}
-		json_decref(job->reply.result);
-		json_decref(job->request);
-		free(job);
+		job_free(job);
 	}
 }
 
@@ -528,9 +559,7 @@ void control_close(struct control *control)
 
 		control->jobs = job->next;
 		pthread_join(job->thread, NULL);
-		json_decref(job->reply.result);
-		json_decref(job->request);
-		free(job);
+		job_free(job);
 	}
 	if (control->accept_event)
 		event_free(control->accept_event);

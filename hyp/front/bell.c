@@ -89,3 +89,26 @@ bool ringer_ring(struct ringer *ringer, int bell)
 {
 	return ringer->context ? submit(ringer, bell) : write_to(bell);
 }
+
+/* ---- Doorbells from guests --------------------------------------------------------------------
+ */
+
+int bells_watch(struct front_client *client)
+{
+	int r = 0;
+
+	for (unsigned v = 0; v < client->max_rings && !r; v++)
+		r = lane_watch(&client->rings[v].lane, v, client->rings[v].bell_in);
+	return r;
+}
+
+void bells_unwatch(struct front_client *client)
+{
+	if (atomic_load(&client->front->stop))
+		return;
+	workers_pause(client->front);
+	for (unsigned v = 0; v < client->max_rings; v++)
+		if (client->rings[v].bell_in >= 0)
+			lane_unwatch(&client->rings[v].lane, v, client->rings[v].bell_in);
+	workers_resume(client->front);
+}

@@ -75,6 +75,9 @@ static void drop_front_end(struct disk *disk)
 	vhost_close(disk->vhost);
 	disk->vhost = NULL;
 	atomic_store(&disk->lanes.broken, false);
+	/* Whoever waited for a content that did not come has gone. */
+	if (!disk->streaming)
+		workers_let_go(&disk->lanes);
 	leave(disk);
 }
 
@@ -222,7 +225,7 @@ void disk_look(struct disk *disk)
 
 /* ---- The disk ------------------------------------------------------------------------------- */
 
-static struct disk *find(struct front *front, const char *name)
+struct disk *disk_find(struct front *front, const char *name)
 {
 	for (unsigned i = 0; i < FRONT_MAX_DISKS; i++)
 		if (front->disks[i] && !strcmp(front->disks[i]->name, name))
@@ -272,6 +275,17 @@ static int make_content(struct disk *disk, const struct front_disk_config *confi
 	return 0;
 }
 
+/* A content that was being restored when the service died, or one that such a content replaced. */
+static void drop_strays(struct disk *disk)
+{
+	struct store_pool_info pools[STORE_MAX_CLIENT_POOLS];
+	unsigned nr = store_client_pools(disk->store, pools, STORE_MAX_CLIENT_POOLS);
+
+	for (unsigned i = 0; i < nr; i++)
+		if (pools[i].id != disk->record.pool)
+			store_pool_destroy(disk->store, pools[i].id);
+}
+
 static int load_content(struct disk *disk, const struct front_disk_config *config, char *err,
 			size_t errlen)
 {
@@ -284,6 +298,8 @@ static int load_content(struct disk *disk, const struct front_disk_config *confi
 					  : "disk %s: a client of that name exists already, or its "
 					    "record is of another release",
 			    config->name);
+	if (r > 0)
+		drop_strays(disk);
 	if (!r) {
 		r = make_content(disk, config);
 		return r ? fail(r, err, errlen, "disk %s: it cannot be made: %s", config->name,
@@ -447,7 +463,7 @@ int front_disk_add(struct front *front, const struct front_disk_config *config, 
 	if (r)
 		return r;
 	pthread_mutex_lock(&front->lock);
-	disk = find(front, config->name);
+	disk = disk_find(front, config->name);
 	if (disk)
 		r = change(disk, config, err, errlen);
 	else
@@ -484,15 +500,18 @@ int front_disk_remove(struct front *front, const char *name, bool force)
 	int r = 0;
 
 	pthread_mutex_lock(&front->lock);
-	disk = find(front, name);
+	disk = disk_find(front, name);
 	if (!disk) {
 		/* A front end may wait for it all the same. */
 		fdstore_forget_pair(name);
 		r = -ENOENT;
-	} else if (disk->connection >= 0 && !socket_peer_closed(disk->connection) && !force)
+	} else if (disk->streaming) {
 		r = -EBUSY;
-	else
+	} else if (disk->connection >= 0 && !socket_peer_closed(disk->connection) && !force) {
+		r = -EBUSY;
+	} else {
 		disk_dispose(disk);
+	}
 	pthread_mutex_unlock(&front->lock);
 	return r;
 }
@@ -503,10 +522,11 @@ int front_disk_status(struct front *front, const char *name, struct front_disk_s
 
 	memset(status, 0, sizeof(*status));
 	pthread_mutex_lock(&front->lock);
-	disk = find(front, name);
+	disk = disk_find(front, name);
 	if (disk) {
 		status->connected = disk->connection >= 0;
 		status->pid = disk->pid;
+		status->streaming = disk->streaming;
 		status->queues = disk->record.known.queues;
 		status->bytes = disk->record.known.bytes;
 		for (unsigned i = 0; disk->vhost && i < status->queues; i++) {

@@ -151,6 +151,8 @@ struct disk {
 	_Atomic uint8_t writeback;
 	_Atomic uint64_t full; /* when a write failed for lack of room; 0: none did */
 
+	bool streaming;	    /* it is saved or restored, see stream.c */
+	bool had_front_end; /* when the save began */
 	int listener;
 	bool deaf;
 	int connection; /* of the vhost, which owns it; -1: no front end */
@@ -167,6 +169,9 @@ struct disk {
 void disk_accept(struct disk *disk);
 void disk_message(struct disk *disk);
 void disk_look(struct disk *disk);
+
+/* Under front.lock. NULL: the front does not serve it. */
+struct disk *disk_find(struct front *front, const char *name);
 
 /* At the end of the front; the disk stays in the store. */
 void disk_dispose(struct disk *disk);

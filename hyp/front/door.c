@@ -90,6 +90,9 @@ static void dispatch(struct front *front, uint64_t name)
 			break;
 		log_msg(LOG_INFO, "client %s: process %d is gone; its life is over", client->name,
 			(int)client->owner.pid);
+		/* While it is saved its life goes on, and the end is not to wake us again and
+		 * again. */
+		door_remove(front, client->owner.pidfd);
 		life_end(client);
 		break;
 	default:
@@ -114,7 +117,7 @@ static void tick(struct front *front)
 
 		if (client && client->deaf)
 			client->deaf = door_add(client, DOOR_LISTENER, client->listener) != 0;
-		if (!client || client->region.fd < 0)
+		if (!client || !client->region.base)
 			continue;
 		if (region_tampered(&client->region)) {
 			/* Cut it to its size, so that the owner cannot keep the file system full.

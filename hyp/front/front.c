@@ -42,6 +42,7 @@ static unsigned default_workers(void)
 
 static void dispose(struct front *front)
 {
+	xen_stop(front);
 	door_stop(front);
 	workers_stop(front);
 	for (unsigned i = 0; i < front->nr_slots; i++) {
@@ -50,7 +51,7 @@ static void dispose(struct front *front)
 		if (!client)
 			continue;
 		life_suspend(client);
-		ivshmem_unlisten(client);
+		client->channel->close(client);
 		free(client);
 	}
 	for (unsigned i = 0; i < FRONT_MAX_DISKS; i++)
@@ -64,6 +65,7 @@ static void dispose(struct front *front)
 		close(front->dir);
 	ringer_close(&front->ringer);
 	fdstore_close();
+	front_xen_close(front->xen);
 	pthread_cond_destroy(&front->resume_cond);
 	pthread_cond_destroy(&front->pause_cond);
 	pthread_mutex_destroy(&front->pause_lock);
@@ -78,6 +80,7 @@ static struct front *new_front(struct store *store, const struct front_config *c
 	if (!front)
 		return NULL;
 	front->store = store;
+	front->xen = config->xen;
 	front->dir = front->door_epoll = front->door_wake = front->ringer.nothing = -1;
 	front->poll_ns = config->poll_us * CLOCK_US;
 	front->no_threads = config->no_threads;
@@ -123,6 +126,8 @@ static int start_threads(struct front *front)
 	r = door_start(front);
 	if (!r)
 		r = workers_start(front);
+	if (!r)
+		r = xen_start(front);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
@@ -134,8 +139,10 @@ int front_open(struct front **front_out, struct store *store, const struct front
 	int r;
 
 	*front_out = NULL;
-	if (!front)
+	if (!front) {
+		front_xen_close(config->xen);
 		return fail(-ENOMEM, err, errlen, "front");
+	}
 	if (mkdir(config->region_dir, 0700) && errno != EEXIST) {
 		r = fail(-errno, err, errlen, "%s", config->region_dir);
 		goto out;
@@ -174,7 +181,7 @@ void front_close(struct front *front)
 
 /* ---- Clients -------------------------------------------------------------------------------- */
 
-static struct front_client *find(struct front *front, const char *name)
+struct front_client *client_find(struct front *front, const char *name)
 {
 	for (unsigned i = 0; i < front->nr_slots; i++)
 		if (front->clients[i] && !strcmp(front->clients[i]->name, name))
@@ -193,14 +200,12 @@ static int check(const struct front_client_config *config, char *err, size_t err
 	if (!config->max_rings || config->max_rings > TMEM_MAX_RINGS)
 		return fail(-EINVAL, err, errlen, "client %s: 1 to %u rings, not %u", config->name,
 			    TMEM_MAX_RINGS, config->max_rings);
-	if (strlen(config->socket) >= sizeof(((struct front_client *)0)->socket))
-		return fail(-ENAMETOOLONG, err, errlen, "%s", config->socket);
 	return 0;
 }
 
 static void release(struct front_client *client)
 {
-	ivshmem_unlisten(client);
+	client->channel->close(client);
 	client->front->clients[client->slot] = NULL;
 	free(client);
 }
@@ -217,6 +222,7 @@ static struct front_client *new_client(struct front *front,
 	if (!client)
 		return NULL;
 	client->front = front;
+	client->channel = config->xen ? &xen_channel : &ivshmem_channel;
 	client->slot = slot;
 	client->lanes.front = front;
 	client->lanes.place = slot;
@@ -260,12 +266,9 @@ static int add(struct front *front, const struct front_client_config *config, ch
 		     config->name);
 		goto out;
 	}
-	r = ivshmem_listen(client, config);
-	if (r) {
-		fail(r, err, errlen, "client %s: socket %s", config->name, config->socket);
-		goto out;
-	}
-	return 0;
+	r = client->channel->open(client, config, err, errlen);
+	if (!r)
+		return 0;
 out:
 	life_stop(client);
 	life_suspend(client);
@@ -276,13 +279,12 @@ out:
 static int change(struct front_client *client, const struct front_client_config *config, char *err,
 		  size_t errlen)
 {
-	int r = strcmp(client->socket, config->socket) ? ivshmem_listen(client, config)
-						       : ivshmem_set_access(config);
+	int r = client->channel->open(client, config, err, errlen);
 
 	if (r)
-		return fail(r, err, errlen, "client %s: socket %s", config->name, config->socket);
+		return r;
 	client->ring_credits = config->ring_credits;
-	if (client->region.fd < 0) {
+	if (!client->owner.pid) {
 		/* The next owner's. */
 		client->region_bytes = config->region_bytes;
 		client->max_rings = config->max_rings;
@@ -299,7 +301,7 @@ int front_client_add(struct front *front, const struct front_client_config *conf
 	if (r)
 		return r;
 	pthread_mutex_lock(&front->lock);
-	client = find(front, config->name);
+	client = client_find(front, config->name);
 	if (client)
 		r = change(client, config, err, errlen);
 	else
@@ -311,15 +313,18 @@ int front_client_add(struct front *front, const struct front_client_config *conf
 int front_client_remove(struct front *front, const char *name)
 {
 	struct front_client *client;
+	int r = -ENOENT;
 
 	pthread_mutex_lock(&front->lock);
-	client = find(front, name);
-	if (client) {
+	client = client_find(front, name);
+	if (client)
+		r = client->saving || client->restoring ? -EBUSY : 0;
+	if (!r) {
 		life_end(client);
 		release(client);
 	}
 	pthread_mutex_unlock(&front->lock);
-	return client ? 0 : -ENOENT;
+	return r;
 }
 
 int front_client_status(struct front *front, const char *name, struct front_status *status)
@@ -328,13 +333,17 @@ int front_client_status(struct front *front, const char *name, struct front_stat
 
 	memset(status, 0, sizeof(*status));
 	pthread_mutex_lock(&front->lock);
-	client = find(front, name);
+	client = client_find(front, name);
 	if (client) {
 		status->serving = true;
-		status->attached = client->region.fd >= 0;
+		status->attached = client->owner.pid != 0;
 		status->connected = client->epoch != 0;
 		status->polling = client->polling;
-		status->pid = client->owner.pid;
+		status->restored = client->former != 0;
+		status->streaming = client->saving || client->restoring;
+		status->xen = client->channel == &xen_channel;
+		status->pid = status->xen ? 0 : client->owner.pid;
+		status->domain = status->xen ? (unsigned)client->owner.pid : 0;
 		status->rings = client->nr_rings;
 		status->max_rings = client->max_rings;
 		status->entries = client->entries;
@@ -349,7 +358,7 @@ void front_refresh(struct front *front)
 {
 	pthread_mutex_lock(&front->lock);
 	for (unsigned i = 0; i < front->nr_slots; i++)
-		if (front->clients[i] && front->clients[i]->region.fd >= 0)
+		if (front->clients[i] && front->clients[i]->region.base)
 			life_beat(front->clients[i]);
 	workers_chores(front);
 	pthread_mutex_unlock(&front->lock);

@@ -9,6 +9,7 @@
  * The ivshmem front speaks the protocol of QEMU's ivshmem server (QEMU docs/specs/ivshmem-spec)
  * on one Unix socket for each client. A VM (QEMU's ivshmem-doorbell device) and a process of the
  * host (tools/client) use it in the same way: they get an id, the region and the doorbells.
+ * The Xen front is the back end of the device `tmem` of a domain (docs/xen.md).
  */
 #ifndef TMEMD_FRONT_H
 #define TMEMD_FRONT_H
@@ -24,8 +25,18 @@
 struct store;
 struct store_client;
 struct front;
+struct xen;
+
+/*
+ * The devices of this host's Xen, for clients that are domains with `rings` rings in all. They are
+ * root's: before privileges are dropped. NULL with a sentence when there is no Xen here.
+ */
+bool front_xen_built(void); /* false: built without Xen's libraries, it opens nothing */
+struct xen *front_xen_open(unsigned rings, char *err, size_t errlen);
+void front_xen_close(struct xen *xen); /* what front_open() did not get; NULL is fine */
 
 struct front_config {
+	struct xen *xen;	/* NULL: no client is a domain. front_open() takes it over */
 	const char *region_dir; /* on the arena's mount: regions are named files in it */
 	unsigned workers;	/* threads that execute entries; 0: one a CPU, at most 4 */
 	unsigned
@@ -35,6 +46,8 @@ struct front_config {
 
 struct front_client_config {
 	const char *name;   /* of a client that the store has */
+	bool xen;	    /* it is a domain; else a process that connects to the socket */
+	const char *domain; /* its name or UUID */
 	const char *socket; /* path of the Unix socket to listen on */
 	mode_t socket_mode; /* of the socket file */
 	uid_t socket_uid;   /* (uid_t)-1: unchanged */
@@ -65,15 +78,22 @@ bool front_work(struct front *front);
 int front_client_add(struct front *front, const struct front_client_config *config, char *err,
 		     size_t errlen);
 
-/* Ends the client's life (its ring pools go), closes and unlinks its socket and region. */
+/*
+ * Ends the client's life (its ring pools go), closes and unlinks its socket and region. -EBUSY
+ * while it is saved or restored.
+ */
 int front_client_remove(struct front *front, const char *name);
 
 struct front_status {
 	bool serving;	/* the front knows the client */
-	bool attached;	/* a region with a living owner */
+	bool attached;	/* it has an owner that lives, as far as we know */
 	bool connected; /* its hello was accepted */
 	bool polling;	/* no doorbells: attached again after a restart without fd store */
-	pid_t pid;	/* owner of the region: QEMU or a local process; 0 none */
+	bool restored;	/* pages were brought here and wait for their guest */
+	bool streaming; /* it is being saved or restored */
+	bool xen;
+	pid_t pid;	 /* owner of the region: QEMU or a local process; 0 none */
+	unsigned domain; /* owner of the region that is a domain; 0 none */
 	unsigned rings;
 	unsigned max_rings; /* of the configuration */
 	unsigned entries;   /* of each ring */
@@ -110,7 +130,10 @@ struct front_disk_config {
 int front_disk_add(struct front *front, const struct front_disk_config *config, char *err,
 		   size_t errlen);
 
-/* -EBUSY while a front end is connected, unless forced. The content goes with the client. */
+/*
+ * -EBUSY while a front end is connected, unless forced, and while it is saved or restored. The
+ * content goes with the client.
+ */
 int front_disk_remove(struct front *front, const char *name, bool force);
 
 /* What the store knows of a disk, served or not. */
@@ -134,6 +157,7 @@ struct front_disk_status {
 	bool connected; /* a front end has the socket */
 	bool running;	/* a queue is served */
 	bool polling;	/* a queue has no kick eventfd */
+	bool streaming; /* it is being saved or restored */
 	pid_t pid;	/* of the front end; 0 none */
 	unsigned queues_running;
 	unsigned queues;
@@ -143,6 +167,63 @@ struct front_disk_status {
 
 /* 0, or -ENOENT when the front does not serve it. */
 int front_disk_status(struct front *front, const char *name, struct front_disk_status *status);
+
+/* ---- Streams: a client or a disk is saved or restored ---------------------------------------- */
+
+/* What is to be known of it elsewhere. */
+struct front_life {
+	bool disk;
+	/* A guest's life. */
+	uint64_t epoch;
+	uint64_t features;
+	uint64_t region_bytes;
+	unsigned rings;
+	unsigned entries;
+	unsigned credits; /* pages that the guest may have been promised, at most */
+	uint64_t uuid[2]; /* of a domain; else 0 */
+	/* A disk. */
+	uint64_t bytes;
+	unsigned queues;
+	uint32_t pool;
+};
+
+/*
+ * The client or disk of that name is to be saved. Until front_save_end() it is not removed, and
+ * when its owner ends its pages stay. 0; or a negated errno with a sentence: -ENOENT nobody serves
+ * it, -EBUSY, -ENODATA nothing of it could go on elsewhere. Any thread, as for all below.
+ */
+int front_save_begin(struct front *front, const char *name, struct front_life *life, char *err,
+		     size_t errlen);
+
+/*
+ * 1: everything that was asked for is done, and nothing of what may still come is until
+ * front_save_end(). 0: it is at work just now. -ESTALE: this life is over, another began.
+ */
+int front_save_hold(struct front *front, const char *name, const struct front_life *life);
+
+/* Is it as front_save_hold() left it: nothing has been asked for since? */
+bool front_save_held(struct front *front, const char *name, const struct front_life *life);
+
+/* Nobody is there any more who could ask for anything. */
+bool front_save_abandoned(struct front *front, const char *name);
+void front_save_end(struct front *front, const char *name);
+
+/*
+ * Such a life, or content, is to be brought to this client or disk, which must be empty and at
+ * rest. Until front_restore_end() it stays so, also over a crash. 0, or a negated errno and a
+ * sentence.
+ */
+int front_restore_begin(struct front *front, const char *name, const struct front_life *life,
+			char *err, size_t errlen);
+
+/*
+ * It is whole: a guest that names the life goes on with it; a disk has the content of `pool`. Or
+ * (life NULL) it was given up, and nothing of it is there.
+ */
+void front_restore_end(struct front *front, const char *name, const struct front_life *life);
+
+/* Drops a life that was restored and that no guest has claimed. 0, -ENOENT: there is none. */
+int front_restore_discard(struct front *front, const char *name);
 
 /* ---- All ------------------------------------------------------------------------------------ */
 

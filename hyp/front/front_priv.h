@@ -42,12 +42,13 @@
 struct front_client;
 struct disk;
 
-/* ---- region.c: the named file, its mapping and its first page ------------------------------- */
+/* ---- region.c: the mapping, its first page, and the named file that ivshmem has ---------------
+ */
 
 struct region {
-	int fd; /* -1: no region */
-	uint8_t *base;
+	uint8_t *base; /* NULL: no region */
 	uint64_t bytes;
+	int fd; /* -1: not a file */
 	uint64_t inode;
 	_Atomic bool *lost; /* the file was cut under us; `base` is private memory now */
 };
@@ -60,6 +61,7 @@ struct hello {
 	uint32_t nr_rings;
 	uint32_t entries;
 	uint64_t epoch;
+	uint64_t former; /* the life that goes on; 0: none */
 };
 
 /* The service's answer. */
@@ -91,7 +93,7 @@ int region_open(struct region *region, int dir, const char *name, uint64_t inode
 /* Unmaps; the file stays. Twice-callable. */
 void region_close(struct region *region);
 
-/* True when somebody changed the size of the file. */
+/* True when it is a file and somebody changed its size. */
 bool region_tampered(const struct region *region);
 
 void region_hello(const struct region *region, struct hello *hello);
@@ -106,10 +108,16 @@ bool region_check(const struct hello *hello, uint64_t features, uint32_t max_rin
 
 /* ---- owner.c: whose region it is ------------------------------------------------------------ */
 
+/* A process, or with the Xen channel a domain. */
 struct owner {
-	pid_t pid;	/* 0: nobody */
-	uint64_t start; /* ticks after boot, field 22 of /proc/PID/stat */
-	int pidfd;	/* readable when the process is gone */
+	pid_t pid; /* of the process, number of the domain; 0: nobody */
+	/*
+	 * What tells it from others that had the number: of a process the time of its start, in
+	 * ticks after boot (field 22 of /proc/PID/stat), and the inode of its region; of a domain
+	 * its UUID.
+	 */
+	uint64_t key[2];
+	int pidfd; /* of a process: readable when it is gone; else -1 */
 };
 
 /* Fills in the process behind a socket. 0 or a negated errno. */
@@ -135,6 +143,10 @@ void ringer_close(struct ringer *ringer);
 
 /* Never waits, whatever others do to the eventfd. False: not rung. */
 bool ringer_ring(struct ringer *ringer, int bell);
+
+/* Workers (do not) listen to the doorbells that the rings have. 0 or a negated errno. */
+int bells_watch(struct front_client *client);
+void bells_unwatch(struct front_client *client);
 
 /* ---- worker.c: lanes ------------------------------------------------------------------------ */
 
@@ -181,6 +193,7 @@ struct served {
 	unsigned place; /* lane i is executed by worker (place + i) modulo their number */
 	counter_t *counters;
 	_Atomic bool broken; /* set by a lane: nothing of it is executed any more */
+	_Atomic bool held;   /* nothing of it is executed until it is let go */
 	struct share shares[FRONT_MAX_WORKERS];
 };
 
@@ -205,8 +218,10 @@ struct ring {
 	uint32_t cq_told; /* completions for which a doorbell was considered */
 	uint32_t credits; /* granted for this ring and not yet used by an executed entry */
 
-	/* Doorbells, eventfds; -1: none. They belong to the vector, whether the ring is used or
-	 * not. */
+	/*
+	 * Doorbells, descriptors that the channel knows how to use; -1: none. They belong to the
+	 * vector, whether the ring is used or not.
+	 */
 	int bell_in;
 	int bell_out;
 };
@@ -274,6 +289,12 @@ void workers_resume(struct front *front);
 void workers_add(struct served *served, struct lane **lanes, unsigned nr);
 void workers_remove(struct served *served);
 
+/* Under front.lock. Holds it if none of its lanes has anything to do just now: true. */
+bool workers_hold(struct served *served);
+/* Under front.lock. Is it held, and still has nothing to do? */
+bool workers_held(struct served *served);
+void workers_let_go(struct served *served); /* twice-callable */
+
 /*
  * The doorbell of lane `index` is (not) listened to. Whoever goes on to free the lane does it under
  * workers_pause(): a worker may have heard the doorbell just before.
@@ -290,10 +311,55 @@ void lane_wake(struct lane *lane, unsigned index);
 /* Wakes all workers to do the chores of their lanes: to look after credits. */
 void workers_chores(struct front *front);
 
+/* ---- channels: ivshmem.c, xen.c -------------------------------------------------------------- */
+
+/*
+ * How a client is reached, what its region is made of, who its owner can be. All under front.lock
+ * but where it says otherwise.
+ */
+struct channel_ops {
+	uint32_t note; /* version of the notes of its lives */
+
+	/*
+	 * Lets an owner come: what the configuration says is in force. Again with changed values.
+	 * 0 or a negated errno with a sentence; on failure what was in force stays.
+	 */
+	int (*open)(struct front_client *client, const struct front_client_config *config,
+		    char *err, size_t errlen);
+
+	/* No owner can come any more. Twice-callable. */
+	void (*close)(struct front_client *client);
+
+	/*
+	 * An earlier run left a life, whose note is in `client`: calls, now or later,
+	 * life_attach_again() when its owner and region are found, else life_end(). 0 or a negated
+	 * errno.
+	 */
+	int (*attach)(struct front_client *client);
+
+	/* Nothing was left that is known; what there is nevertheless is told and removed. */
+	void (*bury)(struct front_client *client);
+
+	/* Drops doorbells and connection; `forever`: the life is over. Twice-callable. */
+	void (*hang_up)(struct front_client *client, bool forever);
+
+	/* Unmaps the region; `forever`: nobody may find it again. Twice-callable. */
+	void (*unmap)(struct front_client *client, bool forever);
+
+	/* Any thread that has the ring: rings the guest, never waits. False: not rung. */
+	bool (*ring)(struct ring *ring);
+
+	/* The ring's worker: its doorbell was heard. May be NULL. */
+	void (*heard)(struct ring *ring);
+};
+
+extern const struct channel_ops ivshmem_channel, xen_channel;
+
 /* ---- clients -------------------------------------------------------------------------------- */
 
 struct front_client {
 	struct front *front;
+	const struct channel_ops *channel;
 	unsigned slot;	     /* in front.clients */
 	uint32_t generation; /* of the slot */
 	struct store_client *store;
@@ -305,14 +371,18 @@ struct front_client {
 	unsigned max_rings; /* and vectors */
 	_Atomic uint32_t ring_credits;
 
+	/* ivshmem */
 	int listener;
 	bool deaf; /* no descriptor was free to accept; listens again at the next tick */
 	int connection;
+
+	struct xen_device *device; /* Xen */
+
 	struct owner owner;
 	struct region region;
 
 	/* The life that is served. */
-	uint64_t offered;	   /* features; the region's copy is the guest's to change */
+	_Atomic uint64_t offered;  /* features; the region's copy is the guest's to change */
 	struct answer answer;	   /* the last one that was given */
 	_Atomic uint64_t epoch;	   /* guest_epoch of the life that is served; 0: none */
 	_Atomic uint64_t answered; /* answer.epoch, for life_knocks() */
@@ -320,11 +390,20 @@ struct front_client {
 	unsigned nr_rings;
 	uint32_t entries;
 	uint64_t service_epoch;
+	/* Names the offer that this owner has; 0: of an older release. */
+	_Atomic uint64_t offer_id;
 	uint64_t heartbeat;
 	_Atomic uint64_t hello_after; /* the next hello is looked at after this time */
 	bool served;		      /* workers have the rings */
 	bool polling;		      /* no doorbells; changed only while not served */
 	bool kept;		      /* the service manager holds our file descriptors */
+
+	/* Streams, see stream.c. */
+	uint64_t former;   /* a life that was restored and waits for its guest; 0: none */
+	bool restoring;	   /* its pools are not yet whole, and no hello is heard */
+	bool saving;	   /* it does not end before that is over */
+	bool ending;	   /* ... and then it does */
+	_Atomic bool sums; /* the guest may be migrated: gets carry a sum */
 
 	_Atomic uint32_t reserve; /* credits whose ring is not known, after a restart */
 
@@ -339,7 +418,8 @@ struct front_client {
 
 struct front {
 	struct store *store;
-	int dir; /* of the regions */
+	struct xen *xen; /* NULL: no Xen here, or nobody needs it */
+	int dir;	 /* of the regions */
 	uint64_t poll_ns;
 	pthread_mutex_t lock;
 	struct front_client *clients[STORE_MAX_CLIENTS];
@@ -373,15 +453,29 @@ struct front {
 /* Takes up what an earlier run left of this client. 0 or a negated errno. */
 int life_attach(struct front_client *client);
 
-/* A new owner, which is taken over: region, note. 0 or a negated errno. */
-int life_begin(struct front_client *client, const struct owner *owner);
+/* A new owner, which is taken over, of the region that the client has by now. */
+void life_begin(struct front_client *client, const struct owner *owner);
+
+/*
+ * Owner, region and doorbells (or client->polling) of a life of an earlier run are found: executes
+ * what is left over and serves. 0 or a negated errno.
+ */
+int life_attach_again(struct front_client *client);
 
 /* Gives the rings to the workers when there is a life; takes them away. Twice-callable. */
 void life_serve(struct front_client *client);
 void life_stop(struct front_client *client);
 
-/* The owner is gone, or is to be rid of: pools, credits, region and note go. */
+/*
+ * The owner is gone, or is to be rid of: pools, credits, region and note go. While the client is
+ * saved, it only is noted that they are to go.
+ */
 void life_end(struct front_client *client);
+
+/* A life of another service is being brought here; is here; or is given up. */
+void life_restoring(struct front_client *client);
+void life_restored(struct front_client *client, uint64_t epoch);
+void life_discard(struct front_client *client);
 
 /* Looks whether the guest says hello or bye, or a worker found something broken. */
 void life_look(struct front_client *client);
@@ -394,6 +488,11 @@ void life_beat(struct front_client *client);
 
 /* Leaves everything for the next run. The workers have stopped. */
 void life_suspend(struct front_client *client);
+
+/* ---- front.c -------------------------------------------------------------------------------- */
+
+/* Under front.lock. NULL: the front does not serve it. */
+struct front_client *client_find(struct front *front, const char *name);
 
 /* ---- socket.c ------------------------------------------------------------------------------- */
 
@@ -417,30 +516,17 @@ bool socket_peer_closed(int sock);
 
 /* ---- ivshmem.c: the protocol of QEMU's ivshmem server --------------------------------------- */
 
-/*
- * Makes the socket and listens, in the place of the socket that it had. 0 or a negated errno; on
- * failure that one stays.
- */
-int ivshmem_listen(struct front_client *client, const struct front_client_config *config);
-
-/* Mode and owner of the socket file. 0 or a negated errno. */
-int ivshmem_set_access(const struct front_client_config *config);
-
-/* Closes and unlinks the socket. Twice-callable. */
-void ivshmem_unlisten(struct front_client *client);
-
 /* Takes one connection from the listener. */
 void ivshmem_accept(struct front_client *client);
 
 /* Something happened on the connection. */
 void ivshmem_connection(struct front_client *client);
 
-/* Listens to the doorbells. 0 or a negated errno. */
-int ivshmem_watch_bells(struct front_client *client);
+/* ---- xen.c: the device `tmem` of Xen --------------------------------------------------------- */
 
-/* Closes the doorbells, or these and the connection. Not while served. Twice-callable. */
-void ivshmem_drop_bells(struct front_client *client);
-void ivshmem_close(struct front_client *client);
+/* The thread that talks to xenstore. 0 or a negated errno. Stopping is twice-callable. */
+int xen_start(struct front *front);
+void xen_stop(struct front *front);
 
 /* ---- fdstore.c: the service manager keeps descriptors over a restart ------------------------ */
 

@@ -24,47 +24,49 @@
 
 #include "base/log.h"
 
-/* What the configuration says of the socket. */
-static struct front_socket socket_of(const struct front_client_config *config)
-{
-	return (struct front_socket){.path = config->socket,
-				     .mode = config->socket_mode,
-				     .uid = config->socket_uid,
-				     .gid = config->socket_gid};
-}
-
-int ivshmem_set_access(const struct front_client_config *config)
-{
-	struct front_socket access = socket_of(config);
-
-	return socket_set_access(&access);
-}
-
-int ivshmem_listen(struct front_client *client, const struct front_client_config *config)
-{
-	struct front_socket access = socket_of(config);
-	int fd = socket_listen(&access), r;
-
-	if (fd < 0)
-		return fd;
-	r = door_add(client, DOOR_LISTENER, fd);
-	if (r) {
-		socket_close(&fd, config->socket);
-		return r;
-	}
-	ivshmem_unlisten(client);
-	client->listener = fd;
-	snprintf(client->socket, sizeof(client->socket), "%s", config->socket);
-	return 0;
-}
-
-void ivshmem_unlisten(struct front_client *client)
+static void unlisten(struct front_client *client)
 {
 	if (client->listener < 0)
 		return;
 	door_remove(client->front, client->listener);
 	socket_close(&client->listener, client->socket);
 	client->deaf = false;
+}
+
+/* In the place of the socket that it had. */
+static int listen_anew(struct front_client *client, const struct front_socket *access)
+{
+	int fd = socket_listen(access), r;
+
+	if (fd < 0)
+		return fd;
+	r = door_add(client, DOOR_LISTENER, fd);
+	if (r) {
+		socket_close(&fd, access->path);
+		return r;
+	}
+	unlisten(client);
+	client->listener = fd;
+	snprintf(client->socket, sizeof(client->socket), "%s", access->path);
+	return 0;
+}
+
+static int open_socket(struct front_client *client, const struct front_client_config *config,
+		       char *err, size_t errlen)
+{
+	struct front_socket access = {.path = config->socket,
+				      .mode = config->socket_mode,
+				      .uid = config->socket_uid,
+				      .gid = config->socket_gid};
+	int r = -ENAMETOOLONG;
+
+	if (strlen(config->socket) < sizeof(client->socket))
+		r = strcmp(client->socket, config->socket) ? listen_anew(client, &access)
+							   : socket_set_access(&access);
+	if (r)
+		snprintf(err, errlen, "client %s: socket %s: %s", client->name, config->socket,
+			 strerror(-r));
+	return r;
 }
 
 static int send_message(int sock, int64_t value, int fd)
@@ -108,29 +110,9 @@ static int hand_out(const struct front_client *client, int sock)
 	return r;
 }
 
-int ivshmem_watch_bells(struct front_client *client)
+static void drop_bells(struct front_client *client)
 {
-	int r = 0;
-
-	for (unsigned v = 0; v < client->max_rings && !r; v++)
-		r = lane_watch(&client->rings[v].lane, v, client->rings[v].bell_in);
-	return r;
-}
-
-static void unwatch_bells(struct front_client *client)
-{
-	for (unsigned v = 0; v < client->max_rings; v++)
-		if (client->rings[v].bell_in >= 0)
-			lane_unwatch(&client->rings[v].lane, v, client->rings[v].bell_in);
-}
-
-void ivshmem_drop_bells(struct front_client *client)
-{
-	if (!atomic_load(&client->front->stop)) {
-		workers_pause(client->front);
-		unwatch_bells(client);
-		workers_resume(client->front);
-	}
+	bells_unwatch(client);
 	for (unsigned v = 0; v < TMEM_MAX_RINGS; v++) {
 		struct ring *ring = &client->rings[v];
 
@@ -140,6 +122,11 @@ void ivshmem_drop_bells(struct front_client *client)
 			close(ring->bell_out);
 		ring->bell_in = ring->bell_out = -1;
 	}
+}
+
+static bool ring_bell(struct ring *ring)
+{
+	return ringer_ring(ring->lane.ringer, ring->bell_out);
 }
 
 static int make_bells(struct front_client *client)
@@ -152,7 +139,7 @@ static int make_bells(struct front_client *client)
 		if (ring->bell_in < 0 || ring->bell_out < 0)
 			return -errno;
 	}
-	return ivshmem_watch_bells(client);
+	return bells_watch(client);
 }
 
 static void close_connection(struct front_client *client)
@@ -164,10 +151,19 @@ static void close_connection(struct front_client *client)
 	client->connection = -1;
 }
 
-void ivshmem_close(struct front_client *client)
+static void hang_up(struct front_client *client, bool forever)
 {
+	if (forever)
+		fdstore_forget(client);
 	close_connection(client);
-	ivshmem_drop_bells(client);
+	drop_bells(client);
+}
+
+static void unmap(struct front_client *client, bool forever)
+{
+	region_close(&client->region);
+	if (forever)
+		unlinkat(client->front->dir, client->file, 0);
 }
 
 /* New doorbells, then everything to the peer. */
@@ -177,11 +173,11 @@ static int connect_peer(struct front_client *client, int sock)
 
 	life_stop(client);
 	fdstore_forget(client);
-	ivshmem_drop_bells(client);
+	drop_bells(client);
 	r = make_bells(client);
 	client->polling = r != 0;
 	if (r)
-		ivshmem_drop_bells(client);
+		drop_bells(client);
 	WRITE_ONCE(region_page(&client->region)->polling, client->polling);
 	if (!r)
 		r = hand_out(client, sock);
@@ -208,16 +204,22 @@ static int admit(struct front_client *client, struct owner *owner, bool *begun)
 	if (client->connection >= 0 && socket_peer_closed(client->connection))
 		close_connection(client);
 	if (client->owner.pid) {
-		bool same = client->owner.pid == owner->pid && client->owner.start == owner->start;
+		bool same =
+			client->owner.pid == owner->pid && client->owner.key[0] == owner->key[0];
 
 		owner_close(owner);
 		return same && client->connection < 0 ? 0 : -EBUSY;
 	}
-	r = life_begin(client, owner);
+	r = -ENOMEM;
+	if (store_has_room(client->front->store, client->region_bytes))
+		r = region_create(&client->region, client->front->dir, client->file,
+				  client->region_bytes);
 	if (r) {
 		owner_close(owner);
 		return r;
 	}
+	owner->key[1] = client->region.inode;
+	life_begin(client, owner);
 	*begun = true;
 	return door_add(client, DOOR_OWNER, client->owner.pidfd);
 }
@@ -277,3 +279,64 @@ void ivshmem_connection(struct front_client *client)
 			    client->name);
 	close_connection(client);
 }
+
+/* ---- What an earlier run left -----------------------------------------------------------------
+ */
+
+/* A region that the arena does not know: whoever has it mapped waits for pages that are gone. */
+static void bury(struct front_client *client)
+{
+	struct answer answer = {.state = TMEM_SERVICE_REFUSED, .refusal = TMEM_REFUSED_STATE};
+	struct region region = {.fd = -1};
+	struct tmem_region *page;
+
+	if (!region_open(&region, client->front->dir, client->file, 0, TMEM_PAGE_SIZE)) {
+		page = region_page(&region);
+		answer.epoch = READ_ONCE(page->guest_epoch);
+		region_answer(&region, &answer);
+		region_close(&region);
+	}
+	unlinkat(client->front->dir, client->file, 0);
+}
+
+static int attach(struct front_client *client)
+{
+	struct owner noted = client->owner;
+	int r = owner_find(&client->owner, noted.pid, noted.key[0]);
+
+	if (!r) {
+		client->owner.key[1] = noted.key[1];
+		r = region_open(&client->region, client->front->dir, client->file, noted.key[1],
+				client->region.bytes);
+	}
+	if (r == -ESRCH || r == -ENOENT || r == -ESTALE) {
+		log_msg(LOG_NOTE, "client %s: %s; its life is over", client->name,
+			r == -ESRCH ? "its owner is gone" : "its region is gone");
+		life_end(client);
+		return 0;
+	}
+	if (!r)
+		r = door_add(client, DOOR_OWNER, client->owner.pidfd);
+	if (r)
+		return r;
+	client->polling = !fdstore_take(client);
+	if (client->polling)
+		drop_bells(client);
+	r = life_attach_again(client);
+	if (!r)
+		log_msg(LOG_INFO, "client %s: attached again to process %d, %s", client->name,
+			(int)client->owner.pid,
+			client->polling ? "without doorbells" : "with its doorbells");
+	return r;
+}
+
+const struct channel_ops ivshmem_channel = {
+	.note = 1,
+	.open = open_socket,
+	.close = unlisten,
+	.attach = attach,
+	.bury = bury,
+	.hang_up = hang_up,
+	.unmap = unmap,
+	.ring = ring_bell,
+};

@@ -45,12 +45,11 @@ static int pin(struct owner *owner, pid_t pid)
 {
 	int r;
 
-	owner->pid = 0;
-	owner->pidfd = syscall(SYS_pidfd_open, pid, 0);
+	*owner = (struct owner){.pidfd = syscall(SYS_pidfd_open, pid, 0)};
 	if (owner->pidfd < 0)
 		return -errno;
 	fcntl(owner->pidfd, F_SETFD, FD_CLOEXEC);
-	r = start_time(pid, &owner->start);
+	r = start_time(pid, &owner->key[0]);
 	if (!r) {
 		owner->pid = pid;
 		if (!owner_alive(owner))
@@ -66,8 +65,7 @@ int owner_of_socket(struct owner *owner, int sock)
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	owner->pid = 0;
-	owner->pidfd = -1;
+	*owner = (struct owner){.pidfd = -1};
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return -errno;
 	/* 0: a process of a pid namespace that is not seen from here. */
@@ -78,7 +76,7 @@ int owner_find(struct owner *owner, pid_t pid, uint64_t start)
 {
 	int r = pin(owner, pid);
 
-	if (!r && owner->start != start) {
+	if (!r && owner->key[0] != start) {
 		owner_close(owner);
 		r = -ESRCH;
 	}

@@ -79,7 +79,7 @@ int region_open(struct region *region, int dir, const char *name, uint64_t inode
 
 void region_close(struct region *region)
 {
-	if (region->fd < 0)
+	if (!region->base)
 		return;
 	sigbus_unwatch(region->base);
 	munmap(region->base, region->bytes);
@@ -92,7 +92,7 @@ bool region_tampered(const struct region *region)
 {
 	struct stat st;
 
-	return fstat(region->fd, &st) || (uint64_t)st.st_size != region->bytes;
+	return region->fd >= 0 && (fstat(region->fd, &st) || (uint64_t)st.st_size != region->bytes);
 }
 
 void region_hello(const struct region *region, struct hello *hello)
@@ -109,6 +109,7 @@ void region_hello(const struct region *region, struct hello *hello)
 	hello->features = READ_ONCE(page->features);
 	hello->nr_rings = READ_ONCE(page->nr_rings);
 	hello->entries = READ_ONCE(page->entries);
+	hello->former = hello->features & TMEM_F_RESUME ? READ_ONCE(page->former_epoch) : 0;
 }
 
 void region_answer(const struct region *region, const struct answer *answer)

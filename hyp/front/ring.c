@@ -123,12 +123,14 @@ static int run(struct ring *ring, uint32_t position, const struct tmem_entry *en
 	return -ENOSYS;
 }
 
-static void finish(struct ring *ring, uint16_t number, uint32_t seq, int status)
+static void finish(struct ring *ring, uint16_t number, uint32_t seq, int status, uint64_t sum)
 {
 	struct tmem_entry *entry = &ring->entries[number];
 
 	fault(FAULT_RING_EXECUTED);
 	WRITE_ONCE(entry->status, status);
+	if (ring->client->features & TMEM_F_RESUME)
+		WRITE_ONCE(entry->page_sum, sum);
 	STORE_RELEASE(entry->done, seq);
 	fault(FAULT_RING_DONE);
 	WRITE_ONCE(ring->cq[ring->cq_tail & (ring->n - 1)], number);
@@ -139,8 +141,13 @@ static void execute(struct ring *ring, uint32_t position, uint16_t number,
 		    const struct tmem_entry *copy)
 {
 	uint8_t *slot = ring->slots + (size_t)number * TMEM_PAGE_SIZE;
+	int status = run(ring, position, copy, slot);
+	uint64_t sum = 0;
 
-	finish(ring, number, copy->seq, run(ring, position, copy, slot));
+	if (copy->op == TMEM_GET_PAGE && status == 1 &&
+	    atomic_load_explicit(&ring->client->sums, memory_order_relaxed))
+		sum = tmem_page_sum(slot);
+	finish(ring, number, copy->seq, status, sum);
 }
 
 /* Makes completions visible and rings the guest when it wants that. */
@@ -160,7 +167,7 @@ static void publish(struct ring *ring)
 	event = READ_ONCE(ring->ctl->cq_event);
 	if (!tmem_need_event(event, ring->cq_tail, old))
 		return;
-	if (ringer_ring(ring->lane.ringer, ring->bell_out))
+	if (ring->client->channel->ring(ring))
 		counter_add(&ring->client->counters[CLIENT_DOORBELLS_OUT], 1);
 }
 
@@ -275,6 +282,8 @@ static void lane_heard(struct lane *lane)
 {
 	struct ring *ring = ring_of(lane);
 
+	if (ring->client->channel->heard)
+		ring->client->channel->heard(ring);
 	if (!ring->index && life_knocks(ring->client))
 		door_poke(ring->client->front);
 }
@@ -366,7 +375,7 @@ void ring_replay(struct ring *ring, const struct replay *replay)
 		if (copy.seq != seq)
 			continue;
 		if (well_formed(&copy, seq - 1) && already_there(client, &copy, slot))
-			finish(ring, number, seq, 1);
+			finish(ring, number, seq, 1, 0);
 		else
 			execute(ring, seq - 1, number, &copy);
 	}

@@ -113,7 +113,8 @@ static void run_share(struct share *share)
 
 static bool share_stopped(struct share *share)
 {
-	return atomic_load_explicit(&share->served->broken, memory_order_relaxed);
+	return atomic_load_explicit(&share->served->broken, memory_order_relaxed) ||
+	       atomic_load_explicit(&share->served->held, memory_order_relaxed);
 }
 
 /* True when there was something to do. */
@@ -427,6 +428,39 @@ void workers_remove(struct served *served)
 				*at = (*at)->next;
 				break;
 			}
+}
+
+static bool has_nothing_to_do(struct served *served)
+{
+	for (unsigned w = 0; w < served->front->nr_workers; w++)
+		if (share_pending(&served->shares[w]))
+			return false;
+	return true;
+}
+
+bool workers_hold(struct served *served)
+{
+	bool quiet;
+
+	workers_pause(served->front);
+	quiet = has_nothing_to_do(served);
+	if (quiet)
+		atomic_store(&served->held, true);
+	workers_resume(served->front);
+	return quiet;
+}
+
+bool workers_held(struct served *served)
+{
+	return atomic_load(&served->held) && has_nothing_to_do(served);
+}
+
+void workers_let_go(struct served *served)
+{
+	if (!atomic_exchange(&served->held, false))
+		return;
+	for (unsigned w = 0; w < served->front->nr_workers; w++)
+		wake(&served->front->workers[w]);
 }
 
 int lane_watch(struct lane *lane, unsigned index, int bell)

@@ -395,6 +395,9 @@ void page_link(struct store *store, struct shard *shard, uint32_t no, uint64_t h
 
 void page_unlink(struct store *store, struct shard *shard, uint32_t no, uint64_t hash)
 {
+	for (struct cursor *cursor = shard->cursors; cursor; cursor = cursor->next)
+		if (cursor->at == no)
+			cursor->at = store->arena.descs[no - 1].newer;
 	list_del(store, list_of(store, shard, no), no);
 	table_remove(store, &shard->pages, true, no, hash);
 	store->arena.objects[store->arena.descs[no - 1].object - 1].pages--;

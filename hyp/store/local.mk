@@ -10,6 +10,7 @@ libstore_a_SOURCES = \
 	hyp/store/codec.c \
 	hyp/store/compact.c \
 	hyp/store/evict.c \
+	hyp/store/image.c \
 	hyp/store/index.c \
 	hyp/store/page.c \
 	hyp/store/pool.c \

@@ -44,7 +44,7 @@ uint32_t page_cost(const struct store *store, const struct desc *desc)
 	return sizeof(*desc) + alloc_size_at(&store->alloc, WORD_LOC(word));
 }
 
-static uint64_t same_word(const struct desc *desc, uint64_t word)
+uint64_t page_same_word(const struct desc *desc, uint64_t word)
 {
 	return (uint64_t)DESC_LEN(desc) << 56 | WORD_LOC(word);
 }
@@ -216,9 +216,8 @@ static int refuse_room(struct store *store, struct store_client *client)
 	return -ENOMEM;
 }
 
-/* Shard lock held, pool alive. 1, or a refusal with the old page gone. */
-static int put_locked(struct store_client *client, struct shard *shard, const struct key *key,
-		      const struct encoded *enc, bool credit)
+int page_put(struct store_client *client, struct shard *shard, const struct key *key,
+	     const struct encoded *enc, bool credit)
 {
 	struct store *store = client->store;
 	struct store_client *owner = store->pools[key->pool].owner;
@@ -296,7 +295,7 @@ int store_put(struct store_client *client, const struct store_handle *handle, co
 	shard = lock_alive(client, &key);
 	if (!shard)
 		goto out;
-	r = put_locked(client, shard, &key, &enc, credit);
+	r = page_put(client, shard, &key, &enc, credit);
 	pthread_mutex_unlock(&shard->lock);
 out:
 	if (credit) {
@@ -317,7 +316,7 @@ bool page_intact(const struct store *store, const struct key *key, const struct 
 	const void *bytes = &same;
 
 	if (WORD_CODEC(word) == CODEC_SAME) {
-		same = same_word(desc, word);
+		same = page_same_word(desc, word);
 		len = sizeof(same);
 	} else {
 		/* Memory may have been damaged since: no access beyond the arena. */
@@ -338,7 +337,7 @@ static int read_page(struct store *store, const struct key *key, const struct de
 	if (!page_intact(store, key, desc))
 		return -EIO;
 	if (WORD_CODEC(word) == CODEC_SAME) {
-		codec_fill(page, same_word(desc, word));
+		codec_fill(page, page_same_word(desc, word));
 		return 1;
 	}
 	return codec_decode(WORD_CODEC(word), alloc_bytes(&store->alloc, WORD_LOC(word)),

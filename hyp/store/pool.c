@@ -153,23 +153,24 @@ static void join_pool(struct store_client *client, int id, uint32_t no)
 			      memory_order_release);
 }
 
-/* admin lock held */
-static int pool_new_locked(struct store_client *client, uint32_t flags, const uint64_t uuid[2],
-			   uint64_t nonce)
+static int free_id(const struct store_client *client)
+{
+	for (int id = 0; id < STORE_MAX_CLIENT_POOLS; id++)
+		if (!atomic_load(&client->pools[id]))
+			return id;
+	return -ENOSPC;
+}
+
+/* admin lock held. A pool of that id, or (-1) of any that is free. */
+static int make_or_join(struct store_client *client, int id, uint32_t flags, const uint64_t uuid[2],
+			uint64_t nonce)
 {
 	struct store *store = client->store;
 	uint32_t no = 0;
-	int id;
 
-	if (flags & TMEM_POOL_SHARED && !authorised(client, uuid))
-		return -EPERM;
-	id = known_id(client, flags, uuid, nonce);
-	if (id >= 0)
-		return id;
-	for (id = 0; id < STORE_MAX_CLIENT_POOLS; id++)
-		if (!atomic_load(&client->pools[id]))
-			break;
-	if (id == STORE_MAX_CLIENT_POOLS || fault(FAULT_ALLOC_POOL))
+	if (id < 0)
+		id = free_id(client);
+	if (id < 0 || fault(FAULT_ALLOC_POOL))
 		return -ENOSPC;
 	if (flags & TMEM_POOL_SHARED)
 		no = find_shared(store, uuid);
@@ -182,6 +183,37 @@ static int pool_new_locked(struct store_client *client, uint32_t flags, const ui
 	fault(FAULT_POOL_PUBLISHED);
 	join_pool(client, id, no);
 	return id;
+}
+
+/* admin lock held */
+static int pool_new_locked(struct store_client *client, uint32_t flags, const uint64_t uuid[2],
+			   uint64_t nonce)
+{
+	int id;
+
+	if (flags & TMEM_POOL_SHARED && !authorised(client, uuid))
+		return -EPERM;
+	id = known_id(client, flags, uuid, nonce);
+	return id >= 0 ? id : make_or_join(client, -1, flags, uuid, nonce);
+}
+
+int pool_make(struct store_client *client, int id, uint32_t flags, const uint64_t uuid[2],
+	      uint64_t nonce)
+{
+	bool shared = flags & TMEM_POOL_SHARED;
+	int r = -EINVAL;
+
+	if (!flags_valid(flags) || id >= STORE_MAX_CLIENT_POOLS)
+		return r;
+	pthread_mutex_lock(&client->store->admin);
+	if (shared && !authorised(client, uuid))
+		r = -EPERM;
+	else if (id >= 0 && atomic_load(&client->pools[id]))
+		r = -EEXIST;
+	else
+		r = make_or_join(client, id, flags, shared ? uuid : no_uuid, nonce);
+	pthread_mutex_unlock(&client->store->admin);
+	return r;
 }
 
 int store_pool_new(struct store_client *client, uint32_t flags, const uint64_t uuid[2],
@@ -372,6 +404,8 @@ unsigned store_client_pools(struct store_client *client, struct store_pool_info 
 			info[n].id = id;
 			info[n].flags = store->pools[no - 1].flags;
 			memcpy(info[n].uuid, store->arena.pools[no - 1].uuid, 16);
+			info[n].nonce = store->arena.pools[no - 1].nonce;
+			info[n].instance = pool_ref(store, no - 1);
 			info[n].pages = atomic_load(&store->pools[no - 1].pages);
 			info[n].members = store->pools[no - 1].members;
 		}

@@ -136,7 +136,9 @@ struct store_pool_info {
 	uint32_t id;
 	uint32_t flags;
 	uint64_t uuid[2];
-	uint64_t pages; /* approximate while operations run */
+	uint64_t nonce;	   /* with which it was made */
+	uint64_t instance; /* while this process lives, no other pool has or had it */
+	uint64_t pages;	   /* approximate while operations run */
 	uint32_t members;
 };
 
@@ -178,6 +180,78 @@ int store_flush_object(struct store_client *client, uint32_t pool, const uint64_
  */
 #define STORE_BATCH 32
 void store_prefetch(struct store_client *client, const struct store_handle *handles, unsigned nr);
+
+/* ---- Streams: pages as they are stored, see docs/stream.md ----------------------------------- */
+
+struct store_image {
+	uint32_t index;
+	uint16_t codec; /* enum tmem_stream_codec */
+	uint16_t len;
+	const uint8_t *bytes;
+};
+
+#define STORE_WALK_PAGES 64
+#define STORE_WALK_KEPT 1024
+
+/* What a walk has found: pages of one object. */
+struct store_found {
+	uint64_t object[3];
+	unsigned nr; /* that are new since the pass before; their bytes are in `bytes` */
+	struct store_image pages[STORE_WALK_PAGES];
+	unsigned nr_kept; /* that are as they were in the pass before */
+	uint32_t kept[STORE_WALK_KEPT];
+	uint8_t bytes[STORE_WALK_PAGES][4096];
+};
+
+struct store_walk;
+
+/*
+ * A walk over the pages of a persistent pool, in passes, while the pool is used: each page that is
+ * there when a pass begins is found by it, unless it is flushed meanwhile; one that is put
+ * meanwhile is found by this pass or the next one. 0, -ENOENT, -ENOMEM, or -EINVAL: not a
+ * persistent pool. One thread at a time for each walk.
+ */
+int store_walk_open(struct store_walk **walk, struct store_client *client, uint32_t pool);
+
+/*
+ * The next part of the pass: 1; 0 the pass is over, and the next call begins a new one; -ENOENT the
+ * pool is gone; -EIO a page is damaged, found->object and found->kept[0] are its object and index.
+ */
+int store_walk_next(struct store_walk *walk, struct store_found *found);
+void store_walk_close(struct store_walk *walk); /* NULL is fine */
+
+struct store_restore;
+
+/*
+ * Brings pools and pages of a stream into a client, to whom nothing else happens meanwhile. With
+ * `same_ids` its pools get the ids that they have in the stream, and the client must have no pool
+ * (else -EBUSY); without, ids of their own.
+ */
+int store_restore_open(struct store_restore **restore, struct store_client *client, bool same_ids);
+
+/* Makes a pool of that id in the stream, empty; a former one goes. 0, -EPERM, -EINVAL, -ENOSPC. */
+int store_restore_pool(struct store_restore *restore, const struct store_pool_info *pool);
+
+/* The id that the pool has at the client; -ENOENT. */
+int store_restore_id(const struct store_restore *restore, uint32_t pool);
+
+/*
+ * Puts a page that replaces a former one. 1; -EBADMSG the image is none of a page; -ENOENT no such
+ * pool, or not a persistent one; -ENOMEM no memory is ready just now; -EDQUOT over the maximum.
+ */
+int store_restore_page(struct store_restore *restore, uint32_t pool, const uint64_t object[3],
+		       const struct store_image *image);
+
+/* All pages that are there are in doubt; keep tells that one is there for good: 1, 0 it is not. */
+void store_restore_doubt(struct store_restore *restore);
+int store_restore_keep(struct store_restore *restore, uint32_t pool, const uint64_t object[3],
+		       uint32_t index);
+
+/* Drops what is in doubt, and the pools whose bit is not set. How many pages there are then. */
+uint64_t store_restore_settle(struct store_restore *restore, uint64_t pools);
+
+/* With `good` everything stays; else all its pools go. NULL is fine. */
+void store_restore_close(struct store_restore *restore, bool good);
 
 /* ---- Credits: reservations of one page each ------------------------------------------------- */
 

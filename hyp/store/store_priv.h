@@ -48,6 +48,12 @@ struct page_list {
 	uint32_t oldest, newest; /* number + 1 */
 };
 
+/* Where a walk over a pool's list goes on. Whoever takes a page out of the list leads it on. */
+struct cursor {
+	struct cursor *next;
+	uint32_t at; /* number + 1; 0: behind the newest */
+};
+
 struct shard {
 	pthread_mutex_t lock;
 	struct table pages;
@@ -57,6 +63,7 @@ struct shard {
 	uint64_t seq;
 	uint64_t stored_bytes;
 	struct page_list *lists; /* one for each pool record */
+	struct cursor *cursors;	 /* of walks that are in this shard */
 } __attribute__((aligned(64)));
 
 struct pool {
@@ -194,6 +201,11 @@ bool pool_persistent(const struct pool *pool);
 /* Are the stored bytes those that were put for this handle? */
 bool page_intact(const struct store *store, const struct key *key, const struct desc *desc);
 
+/* Shard lock held, the key's pool alive. 1, or a refusal with the old page gone. */
+int page_put(struct store_client *client, struct shard *shard, const struct key *key,
+	     const struct encoded *enc, bool credit);
+uint64_t page_same_word(const struct desc *desc, uint64_t word);
+
 struct pool *pool_of(struct store *store, const struct desc *desc);
 void shards_lock(struct store *store);
 void shards_unlock(struct store *store);
@@ -212,6 +224,9 @@ bool name_valid(const char *name);
 /* The pool behind a client's id: record number + 1 and generation; 0 when there is none. */
 uint32_t pool_lookup(struct store_client *client, uint32_t id, uint32_t *gen);
 bool pool_alive(const struct store *store, const struct key *key);
+/* A new pool with that id, or (-1) with any; never one that is there, unless it is shared. */
+int pool_make(struct store_client *client, int id, uint32_t flags, const uint64_t uuid[2],
+	      uint64_t nonce);
 bool pool_sweep(struct store *store); /* frees pages of dying pools; true when there was one */
 void pools_rebuild(struct store *store);
 

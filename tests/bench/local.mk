@@ -8,7 +8,7 @@ tests_bench_tmem_bench_SOURCES = \
 tests_bench_tmem_bench_CPPFLAGS = $(AM_CPPFLAGS) $(LZ4_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) \
 	$(LIBNBD_CFLAGS)
 tests_bench_tmem_bench_LDADD = libtmemclient.a libvhostuser.a libfront.a libvhost.a libtest.a $(STORE_TEST_LIBS) $(JANSSON_LIBS) \
-	$(SYSTEMD_LIBS) $(LIBNBD_LIBS)
+	$(SYSTEMD_LIBS) $(XEN_LIBS) $(LIBNBD_LIBS)
 
 # Written anew only when it says something else.
 tests/bench/commit.h: tests-bench-always

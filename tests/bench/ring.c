@@ -88,7 +88,7 @@ static unsigned reap(struct guest *g)
 }
 
 /* All pages, with DEPTH operations under way; submitted in batches of half of that. */
-static void stream(struct guest *g, enum tmem_op op)
+static void stream(struct guest *g, enum tmem_opcode op)
 {
 	static uint8_t into[DEPTH][PAGE_BYTES];
 	size_t sent = 0, done = 0, left, nr = g->corpus.nr;

@@ -112,7 +112,12 @@ refused()
 	refused '[log]\nlevel = loud\n' "error, warning, note, info and debug"
 	refused '[service]\nuser = no-such-user\n' "useradd"
 	refused '[service]\nseccomp = yes\n' "on and off"
-	refused '[client a]\nfront = xen\n' "$CONF:2: [client a] front = xen: allowed is ivshmem"
+	refused '[client a]\nfront = kvm\n' "$CONF:2: [client a] front = kvm: allowed are xen and ivshmem"
+	refused '[client a]\ndomain = b\n' "$CONF:2: [client a] domain: not with front = ivshmem"
+	refused '[client a]\nfront = xen\nsocket = /tmp/s\n' "$CONF:3: [client a] socket: not with front = xen"
+	refused '[client a]\nfront = xen\ndomain = a/b\n' "name of a domain or its UUID"
+	refused '[client a]\nfront = xen\nregion = 128M\n' "$CONF:3: [client a] region = 134217728: allowed with front = xen"
+	refused '[client a]\nfront = xen\n[client b]\nfront = xen\ndomain = a\n' "$CONF:5: [client b] domain = a: client a has it"
 	refused '[client a]\nregion = 3M\n' "powers of two"
 	refused '[client a]\nregion = 512K\n' "from 1048576 to 1073741824"
 	refused '[client a]\nregion = 1%%\n' "region = 1%"
@@ -135,7 +140,7 @@ refused()
 
 @test "unknown keys and sections, and lines that are neither, are errors" {
 	refused '[pool]\npoolmax = 1G\n' "$CONF:2: [pool] poolmax: unknown key; allowed here are arena, pool_max"
-	refused '[client a]\npool_max = 1G\n' "[client a] pool_max: unknown key; allowed here are front, socket"
+	refused '[client a]\npool_max = 1G\n' "[client a] pool_max: unknown key; allowed here are front, domain, socket"
 	refused '[pol]\npool_max = 1G\n' "$CONF:1: [pol]: unknown section; allowed are [pool]"
 	refused 'pool_max = 1G\n' "$CONF:1: pool_max: a key before the first section"
 	refused '[pool]\nwhat is this\n' "$CONF:2: neither a [section] nor"

@@ -9,6 +9,7 @@ CLI_TESTS = \
 	tests/cli/mounts.bats \
 	tests/cli/nbd.bats \
 	tests/cli/service.bats \
+	tests/cli/stream.bats \
 	tests/cli/tmemctl.bats \
 	tests/cli/usage.bats
 TESTS += $(CLI_TESTS)

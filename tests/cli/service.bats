@@ -268,6 +268,19 @@ load lib
 	stop_tmemd
 }
 
+@test "a client of Xen where there is no Xen is said and not served, the others are" {
+	[[ ! -e /proc/xen/capabilities ]] || skip "this host runs Xen"
+	write_conf
+	printf '[client dom]\nfront = xen\n' >>"$CONF"
+	start_tmemd
+	log_says 'Xen cannot be served: '
+	log_says 'client dom: front = xen: '
+	run ctl list
+	says vm1
+	says dom
+	stop_tmemd
+}
+
 @test "the service manager is told: READY, RELOADING, STOPPING" {
 	write_conf
 	ldd "$TMEMD" | grep -q libsystemd || skip "built without libsystemd"

@@ -151,7 +151,7 @@ refused()
 	setup_service
 	ctl reclaim 1T --timeout 8 --json >"$DIR/reclaimed" 3>&- &
 	sleep 0.3
-	for _ in $(seq 20); do
+	for _ in $(seq 5); do
 		ctl list >/dev/null
 	done
 	ctl flush --all

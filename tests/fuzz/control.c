@@ -183,6 +183,38 @@ static uint64_t exposure(void *arg)
 	return sum;
 }
 
+/* No guest is ever saved or brought here; the bytes of a stream are tests/fuzz/restore's. */
+static int save(void *arg, const struct control_save *how, const struct stream_io *io,
+		struct stream_totals *totals, char *err, size_t errlen)
+{
+	(void)arg;
+	(void)errlen;
+	err[0] = 0;
+	memset(totals, 0, sizeof(*totals));
+	if (!store_client_find(store, how->name))
+		return -ENOENT;
+	return io->write(io->arg, how->name, strlen(how->name));
+}
+
+static int restore(void *arg, const char *name, const struct stream_io *io,
+		   struct tmem_stream_head *head, struct stream_totals *totals, char *err,
+		   size_t errlen)
+{
+	(void)arg;
+	(void)errlen;
+	err[0] = 0;
+	memset(totals, 0, sizeof(*totals));
+	if (!store_client_find(store, name))
+		return -ENOENT;
+	return io->read(io->arg, head, sizeof(*head));
+}
+
+static int restore_discard(void *arg, const char *name)
+{
+	(void)arg;
+	return strcmp(name, "a") ? -ENOENT : 0;
+}
+
 static void open_store(void)
 {
 	struct store_config config = {.arena_path = scratch_path("arena"),
@@ -231,8 +263,9 @@ static void settle(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const struct control_ops ops = {channel,	    refresh,	 disk,	  disk_create,
-					       disk_resize, disk_remove, exposure};
+	static const struct control_ops ops = {channel,		refresh,     disk, disk_create,
+					       disk_resize,	disk_remove, save, restore,
+					       restore_discard, exposure};
 	static const struct store_limits none;
 	struct config config = {.control_mode = 0600, .control_gid = (uint32_t)-1};
 	char err[256];
@@ -345,6 +378,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			MUST(next > answers && !strncmp(next - 2, "}\n", 2), "a line unanswered");
 		if (!newline)
 			break;
+		/* From here on the connection carries a stream, and then it ends. */
+		if (!strncmp(next, "{\"go\":", 6)) {
+			next = answers + len;
+			break;
+		}
 		check_answer(next, (size_t)(newline - next), eol ? at : NULL,
 			     eol ? (size_t)(eol - at) : 0);
 		next = newline + 1;

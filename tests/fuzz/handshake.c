@@ -36,6 +36,7 @@ struct said {
 	uint64_t features;
 	uint32_t rings;
 	uint32_t entries;
+	uint64_t former;
 };
 
 /* The reason to refuse, with both values; TMEM_REFUSED_NOT: none. */
@@ -65,6 +66,9 @@ static enum tmem_refusal expected(const struct said *said, uint64_t values[2])
 	values[1] = world.hostile.bytes;
 	if (need > world.hostile.bytes)
 		return TMEM_REFUSED_SIZE;
+	values[0] = values[1] = 0;
+	if (said->features & TMEM_F_RESUME && said->former)
+		return TMEM_REFUSED_STATE;
 	return TMEM_REFUSED_NOT;
 }
 
@@ -124,6 +128,11 @@ static void hello(struct bytes *in)
 	me.epoch = client()->answered + 1 ? client()->answered + 1 : 1;
 	guest_say_hello(&world.hostile, said.rings, said.entries, said.features, me.epoch);
 	guest_page(&world.hostile)->abi = said.abi;
+	guest_page(&world.hostile)->hello_offer = client()->offer_id;
+	/* Nothing was ever restored here. */
+	if (said.features & TMEM_F_RESUME)
+		said.former = take(in, 1) & 7 ? 0 : take(in, 8);
+	guest_page(&world.hostile)->former_epoch = said.former;
 	client()->hello_after = 0;
 	world_work(1);
 	if (client()->region.fd >= 0 && !raced && client()->region.inode)

@@ -3,7 +3,7 @@
 FUZZ_WORLD = tests/fuzz/audit.c tests/fuzz/audit.h tests/fuzz/loads.h \
 	tests/fuzz/world.c tests/fuzz/world.h $(FUZZ_LOADS)
 FUZZ_TARGETS = tests/fuzz/arena tests/fuzz/config tests/fuzz/control tests/fuzz/handshake \
-	tests/fuzz/ring tests/fuzz/vhost
+	tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
 check_PROGRAMS += $(FUZZ_TARGETS)
 if FUZZERS
 FUZZ_MAIN =
@@ -17,7 +17,7 @@ LIBFUZZER =
 TESTS += $(FUZZ_TARGETS)
 endif
 
-FUZZ_WORLD_LIBS = libfront.a libvhost.a $(STORE_TEST_LIBS) $(SYSTEMD_LIBS)
+FUZZ_WORLD_LIBS = libfront.a libvhost.a $(STORE_TEST_LIBS) $(SYSTEMD_LIBS) $(XEN_LIBS)
 
 tests_fuzz_arena_SOURCES = tests/fuzz/arena.c tests/fuzz/audit.c tests/fuzz/audit.h \
 	tests/fuzz/fuzz.h $(FUZZ_MAIN)
@@ -39,6 +39,12 @@ tests_fuzz_control_LDADD = libcontrol.a $(STORE_TEST_LIBS) $(EVENT_LIBS) $(JANSS
 tests_fuzz_handshake_SOURCES = tests/fuzz/handshake.c tests/fuzz/fuzz.h $(FUZZ_WORLD) $(FUZZ_MAIN)
 tests_fuzz_handshake_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
+
+tests_fuzz_restore_SOURCES = tests/fuzz/restore.c tests/fuzz/audit.c tests/fuzz/audit.h \
+	tests/fuzz/fuzz.h $(FUZZ_MAIN)
+tests_fuzz_restore_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_restore_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+tests_fuzz_restore_LDADD = libstream.a $(STORE_TEST_LIBS)
 
 tests_fuzz_ring_SOURCES = tests/fuzz/ring.c tests/fuzz/fuzz.h $(FUZZ_WORLD) $(FUZZ_MAIN)
 tests_fuzz_ring_LDFLAGS = $(LIBFUZZER)

@@ -144,6 +144,8 @@ void guest_say_hello(struct guest *guest, uint32_t rings, uint32_t entries, uint
 	page->nr_rings = rings;
 	page->entries = entries;
 	page->guest_epoch = epoch;
+	page->former_epoch = 0;
+	page->hello_offer = page->offer;
 	page->guest_state = TMEM_GUEST_HELLO;
 	guest->nr_rings = rings;
 	guest->entries = entries;

@@ -11,6 +11,7 @@
 #                                  into <domain>
 #   domain_start NAME [OPTION...]  virsh start; then the functions of tests/vm/lib/guests.sh know it
 #   domain_begin NAME PAUSED       the same for one that is running already (after a restore)
+#   domain_wait_end NAME SECONDS   guest_wait_end, and libvirt has heard of it: it may be started again
 #   soon COMMAND...                wait until it succeeds, a minute at most
 #   says TEXT COMMAND...           false unless the command fails and says the text
 #   there NAME                     true when tmemd has the disk
@@ -107,6 +108,14 @@ domain_start()
 	virsh start "$@" > "$vm_work/starting.txt" 2>&1 || return 1
 	domain_begin "$name"
 }
+
+# QEMU is gone a moment before libvirt has noticed; until then it says that the domain is active.
+domain_wait_end()
+{
+	guest_wait_end "$@" && soon domain_is_off "$1"
+}
+
+domain_is_off() { [ "$(virsh domstate "$1" | head -n 1)" = 'shut off' ]; }
 
 soon()
 {

@@ -4,7 +4,7 @@
 # prints PASS, FAIL or SKIP for each. Exit status 1 when one failed. The last line is
 # "N passed, N failed, N skipped". Run it in the build directory, or name that in vm_build.
 here=$(cd "$(dirname "$0")" && pwd)
-passed=0 failed=0 skipped=0
+. "$here/../vm/lib/results.sh"
 
 # In namespaces of its own: see lib.sh. What it leaves behind ends with its first process.
 private()
@@ -31,22 +31,8 @@ trap 'exit 130' INT TERM
 for name; do
 	start=$SECONDS
 	output=$(run_case "$name" 2>&1)
-	case $? in
-	0)
-		passed=$((passed + 1))
-		printf 'PASS: libvirt %s (%d s)\n' "$name" $((SECONDS - start))
-		;;
-	77)
-		skipped=$((skipped + 1))
-		printf 'SKIP: libvirt %s: ' "$name"
-		;;
-	130) exit 130 ;;
-	*)
-		failed=$((failed + 1))
-		printf 'FAIL: libvirt %s (%d s)\n' "$name" $((SECONDS - start))
-		;;
-	esac
-	[ -z "$output" ] || printf '%s\n' "$output"
+	status=$?
+	[ $status != 130 ] || exit 130
+	result "libvirt $name" $status $((SECONDS - start)) <<< "$output"
 done
-printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
-[ $failed -eq 0 ]
+finish

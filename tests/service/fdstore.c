@@ -8,6 +8,7 @@
 #include "player.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define KEPT (2 * 4 + 1) /* doorbells both ways for 4 vectors, and the connection */
@@ -42,6 +43,40 @@ static void bells_work(struct tmem_client *client, uint32_t pool)
 	CHECK(service_counter("vm1", "doorbells_in") > in);
 }
 
+/* A get whose answer is held back until the guest sleeps. True when a doorbell woke it. */
+static bool get_is_rung(struct tmem_client *client, struct tmem_ring *ring,
+			const struct tmem_handle *h)
+{
+	struct tmem_client_counts before, after;
+	uint8_t page[TMEM_PAGE_SIZE];
+	pid_t child, service = service_pid();
+
+	tmem_client_counts(client, &before);
+	CHECK_IS(kill(service, SIGSTOP), 0);
+	child = player_fork();
+	if (!child) {
+		player_nap_ms(70);
+		_exit(kill(service, SIGCONT));
+	}
+	CHECK_IS(tmem_get(ring, h, page), 1);
+	CHECK_IS(waitpid(child, NULL, 0), child);
+	tmem_client_counts(client, &after);
+	return after.doorbells_in > before.doorbells_in;
+}
+
+/*
+ * The service that runs now rings the guest's doorbell. A guest looks by itself, too, a few times a
+ * second: when it does so just as the answer comes, nothing needs to ring.
+ */
+static void guest_is_woken(struct tmem_client *client, struct tmem_ring *ring,
+			   const struct tmem_handle *h)
+{
+	int tries = 20;
+
+	while (!get_is_rung(client, ring, h))
+		CHECK(--tries);
+}
+
 static void goes_on(void)
 {
 	struct tmem_client *client;
@@ -62,6 +97,7 @@ static void goes_on(void)
 			kill_and_start(i % 100 == 25 ? SIGKILL : SIGTERM);
 			EVENTUALLY(page_of(client)->service_state == TMEM_SERVICE_CONNECTED);
 			CHECK_IS(page_of(client)->polling, 0);
+			guest_is_woken(client, ring, &h);
 		}
 		h = handle_at(pool, i);
 		page_make(page, i);
@@ -74,10 +110,7 @@ static void goes_on(void)
 	}
 	CHECK_IS(manager_kept(), KEPT);
 	tmem_client_counts(client, &counts);
-	CHECK(counts.doorbells_in > 0);
 	CHECK_IS(counts.restarts, 4);
-	/* The service that came last rings: it has not only been looked at by timer. */
-	CHECK(service_counter("vm1", "doorbells_out") > 0);
 
 	/* Another connection of the owner: new doorbells in place of the old. */
 	CHECK_IS(tmem_client_reconnect(client), 0);

@@ -7,7 +7,7 @@ service_tests = tests/service/handshake tests/service/rings tests/service/restar
 	tests/service/fairness tests/service/fdstore tests/service/bells \
 	tests/service/death tests/service/scribble tests/service/floods \
 	tests/service/cut tests/service/files tests/service/identity tests/service/idle \
-	tests/service/noalloc tests/service/limit tests/service/enumerate
+	tests/service/noalloc tests/service/limit tests/service/enumerate tests/service/stream
 check_PROGRAMS += $(service_tests) tests/service/ringload
 TESTS += $(service_tests)
 
@@ -39,6 +39,8 @@ tests_service_death_SOURCES = tests/service/death.c $(PLAYER)
 tests_service_death_LDADD = $(PLAYER_LIBS)
 tests_service_limit_SOURCES = tests/service/limit.c $(PLAYER)
 tests_service_limit_LDADD = $(PLAYER_LIBS)
+tests_service_stream_SOURCES = tests/service/stream.c $(PLAYER)
+tests_service_stream_LDADD = $(PLAYER_LIBS) libbase.a
 # Not a test: the load of tests that make the host short of memory.
 tests_service_ringload_SOURCES = tests/service/ringload.c $(PLAYER)
 tests_service_ringload_LDADD = $(PLAYER_LIBS)

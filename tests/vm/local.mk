@@ -1,7 +1,7 @@
 # Tests with real guests in QEMU, see tests/vm/README.md: make check-vm.
 EXTRA_DIST += \
 	tests/vm/README.md tests/vm/run.sh tests/vm/demo \
-	tests/vm/lib/case.sh tests/vm/lib/guests.sh tests/vm/lib/host.sh tests/vm/lib/kernels.sh \
+	tests/vm/lib/case.sh tests/vm/lib/guests.sh tests/vm/lib/host.sh tests/vm/lib/kernels.sh tests/vm/lib/results.sh \
 	tests/vm/kernel/debug-5.10.config tests/vm/kernel/small-5.10.config \
 	tests/vm/programs/pagehog.c tests/vm/programs/stamp.h \
 	tests/vm/programs/sorter.c tests/vm/programs/filestamp.c tests/vm/lib/image.sh \
@@ -19,7 +19,7 @@ EXTRA_DIST += \
 	tests/vm/variants/zram.sh tests/vm/variants/zswap.sh tests/vm/variants/zswap-50.sh \
 	tests/vm/variants/vhost-blk.sh tests/vm/variants/nbd.sh \
 	tests/vm/variants/host-zswap.sh tests/vm/variants/host-zswap-ksm.sh \
-	tests/vm/cases/consolidate.sh \
+	tests/vm/cases/consolidate.sh tests/vm/cases/migrate.sh \
 	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
 	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
 

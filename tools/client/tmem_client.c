@@ -310,6 +310,8 @@ static void say_hello(struct tmem_client *client, const struct tmem_hello *hello
 	WRITE_ONCE(page->nr_rings, hello->rings);
 	WRITE_ONCE(page->entries, hello->entries);
 	WRITE_ONCE(page->guest_epoch, client->epoch);
+	WRITE_ONCE(page->former_epoch, hello->former);
+	WRITE_ONCE(page->hello_offer, READ_ONCE(page->offer));
 	STORE_RELEASE(page->guest_state, TMEM_GUEST_HELLO);
 	client->features = features;
 	tmem_ring_bell(client, 0);
@@ -381,6 +383,11 @@ int tmem_client_bye(struct tmem_client *client)
 unsigned tmem_client_max_rings(const struct tmem_client *client)
 {
 	return READ_ONCE(client->page->max_rings);
+}
+
+uint64_t tmem_client_epoch(const struct tmem_client *client)
+{
+	return client->epoch;
 }
 
 uint64_t tmem_client_features(const struct tmem_client *client)

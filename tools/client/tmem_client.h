@@ -55,6 +55,7 @@ struct tmem_hello {
 	unsigned entries;  /* of each ring, a power of two */
 	uint64_t features; /* wanted; what is not offered is left out unless `exact` */
 	uint64_t epoch;	   /* names the life; 0: a random one */
+	uint64_t former;   /* the life that goes on, restored at this service; 0: a new one */
 	uint32_t abi;	   /* 0: TMEM_ABI_VERSION */
 	bool exact;	   /* tests: say exactly this, even if it will be refused */
 };
@@ -90,6 +91,7 @@ void tmem_client_hang_up(struct tmem_client *client);
 void tmem_client_close(struct tmem_client *client);
 
 unsigned tmem_client_max_rings(const struct tmem_client *client);
+uint64_t tmem_client_epoch(const struct tmem_client *client);	 /* of the life that began last */
 uint64_t tmem_client_features(const struct tmem_client *client); /* agreed in the hello */
 
 /* The region itself, mapped read and write. */
@@ -119,7 +121,7 @@ void tmem_client_counts(const struct tmem_client *client, struct tmem_client_cou
 struct tmem_ring *tmem_client_ring(struct tmem_client *client, unsigned index);
 
 struct tmem_request {
-	enum tmem_op op;
+	enum tmem_opcode op;
 	bool posted; /* PUT_PAGE: with a credit; gives no result */
 	struct tmem_handle handle;
 	uint64_t arg;	  /* NEW_POOL: the nonce */

@@ -233,7 +233,7 @@ static bool take_credit(struct tmem_ring *ring)
 	return false;
 }
 
-static bool has_handle(enum tmem_op op)
+static bool has_handle(enum tmem_opcode op)
 {
 	return op == TMEM_PUT_PAGE || op == TMEM_GET_PAGE || op == TMEM_FLUSH_PAGE;
 }

@@ -159,6 +159,80 @@ int ctl_ask(const struct ctl *ctl, json_t *request, int patience, json_t **resul
 	return r;
 }
 
+/* A line, and nothing behind it: what follows is not for us. 0 or an errno. */
+static int receive_exact_line(int fd, int patience, char line[CTL_LINE_MAX])
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	size_t len = 0;
+	ssize_t n;
+
+	while (len + 1 < CTL_LINE_MAX) {
+		if (poll(&poll_fd, 1, patience * 1000) <= 0)
+			return ETIMEDOUT;
+		n = read(fd, line + len, 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : ECONNRESET;
+		if (line[len++] == '\n') {
+			line[len - 1] = 0;
+			return 0;
+		}
+	}
+	return EMSGSIZE;
+}
+
+int ctl_stream_begin(const struct ctl *ctl, json_t *request, int *fd)
+{
+	char *text = json_dumps(request, JSON_COMPACT);
+	char line[CTL_LINE_MAX], why[CTL_WHY_MAX];
+	json_t *answer, *result;
+	int r = text ? connect_to(ctl->socket, CTL_PATIENCE_S, fd) : ENOMEM;
+	bool open = !r;
+
+	json_decref(request);
+	if (!r)
+		r = send_all(*fd, text, strlen(text));
+	if (!r)
+		r = send_all(*fd, "\n", 1);
+	if (!r || (open && r == EPIPE))
+		r = receive_exact_line(*fd, CTL_PATIENCE_S, line);
+	free(text);
+	if (r) {
+		r = unreached(ctl, r, why);
+	} else {
+		answer = json_loads(line, 0, NULL);
+		if (!json_is_true(json_object_get(answer, TMEM_KEY_GO)))
+			r = judge(answer, &result, why);
+		json_decref(answer);
+	}
+	if (!r)
+		return CTL_OK;
+	if (open)
+		close(*fd);
+	fprintf(stderr, "tmemctl: %s\n", why);
+	return r;
+}
+
+int ctl_stream_end(const struct ctl *ctl, int fd, json_t **result)
+{
+	char why[CTL_WHY_MAX], *line = NULL;
+	json_t *answer;
+	int r = receive_line(fd, CTL_STREAM_PATIENCE_S, &line);
+
+	if (r) {
+		r = unreached(ctl, r, why);
+	} else {
+		answer = json_loads(line, 0, NULL);
+		r = judge(answer, result, why);
+		json_decref(answer);
+	}
+	free(line);
+	if (r)
+		fprintf(stderr, "tmemctl: %s\n", why);
+	return r;
+}
+
 int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **result)
 {
 	char why[CTL_WHY_MAX];

@@ -81,6 +81,18 @@ static void no_counters(struct doctor *d)
 	remedy(d, "run this as root, with debugfs: mount -t debugfs debugfs /sys/kernel/debug");
 }
 
+static const char *link_remedy(const char *state)
+{
+	if (!strcmp(state, "lost"))
+		return "the host has lost its pages: programs that need them wait for ever; "
+		       "restart "
+		       "this guest";
+	if (!strcmp(state, "moved"))
+		return "the host does not have its pages: programs that need them wait; bring them "
+		       "there (tmemctl restore on the host), or restart this guest";
+	return "look at tmemd on the host (tmemctl doctor there); swap uses its disk meanwhile";
+}
+
 static void link_state(struct doctor *d)
 {
 	char text[1024], state[64] = "";
@@ -93,11 +105,7 @@ static void link_state(struct doctor *d)
 		return;
 	found(d, "guest", NULL, "the link to the service is not up: \"%s\"%s", state,
 	      !strcmp(state, "open") ? ", no sign of life" : "");
-	remedy(d, strcmp(state, "lost")
-			  ? "look at tmemd on the host (tmemctl doctor there); swap uses "
-			    "its disk meanwhile"
-			  : "the host has lost its pages: programs that need them wait for "
-			    "ever; restart this guest");
+	remedy(d, "%s", link_remedy(state));
 }
 
 static void link_polling(struct doctor *d)

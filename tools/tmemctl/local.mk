@@ -12,6 +12,7 @@ TMEMCTL_SOURCES = \
 	tools/tmemctl/doctor_service.c \
 	tools/tmemctl/look.c \
 	tools/tmemctl/print.c \
+	tools/tmemctl/stream.c \
 	tools/tmemctl/tmemctl.c \
 	tools/tmemctl/tmemctl.h
 tmemctl_SOURCES = $(TMEMCTL_SOURCES) tools/tmemctl/elsewhere.c

@@ -270,6 +270,24 @@ static const struct command commands[] = {
 	{"shared-auth", "CLIENT UUID {allow|deny}",
 	 "Lets a client create or join the shared pool of that UUID, or no longer.\n", 3, 3, "",
 	 run_shared_auth},
+	{"save", "VM FILE|- [--live [--pause COMMAND]]",
+	 "Saves the persistent pages of a client or disk, so that its machine can go on "
+	 "elsewhere.\n"
+	 "Without --live its guest must be paused. With it, pages are saved while the guest runs, "
+	 "and\n"
+	 "the last ones when COMMAND (`virsh suspend VM`), which is run then, has paused it, or "
+	 "when\n"
+	 "the machine has ended. On a failure there is no FILE.\n",
+	 2, 2, "jlu", run_save},
+	{"restore",
+	 "VM FILE|- [an option of disk create...]\n"
+	 "          | VM --discard",
+	 "Brings back what `save` has saved, all of it or nothing, before the machine goes on. "
+	 "The\n"
+	 "client must be configured and empty; a disk is made when it is not there. --discard "
+	 "drops\n"
+	 "what was restored and no guest has claimed.\n",
+	 1, 2, "jDod", run_restore},
 	{"doctor", "[--guest] [--root DIR]",
 	 "What is wrong or wasteful on this host, each with its remedy; exit status 1 when it is\n"
 	 "more than a note. With --guest: in this guest, where no service is asked. --root: read\n"
@@ -394,7 +412,7 @@ static bool has_disk_option(const struct ctl *ctl)
 
 static bool has_machine_option(const struct ctl *ctl)
 {
-	return ctl->name || ctl->nbd || ctl->ring || ctl->config || ctl->live;
+	return ctl->name || ctl->nbd || ctl->ring || ctl->config;
 }
 
 /* An option that the command does not know, or the wrong number of arguments. */
@@ -408,8 +426,9 @@ static int check_usage(const struct command *command, const struct ctl *ctl)
 	    (ctl->overcommit && !strchr(options, 'o')) ||
 	    (has_disk_option(ctl) && !strchr(options, 'D')) ||
 	    (has_machine_option(ctl) && !strchr(options, 'v')) ||
-	    (ctl->print && !strchr(options, 'p')) || (ctl->required && !strchr(options, 'q')) ||
-	    (ctl->remove_disk && !strchr(options, 'm')))
+	    (ctl->live && !strpbrk(options, "vl")) || (ctl->pause && !strchr(options, 'u')) ||
+	    (ctl->discard && !strchr(options, 'd')) || (ctl->print && !strchr(options, 'p')) ||
+	    (ctl->required && !strchr(options, 'q')) || (ctl->remove_disk && !strchr(options, 'm')))
 		return bad_usage("an option that this command does not have", command->name);
 	if (ctl->argc < command->min_args)
 		return bad_usage("an argument is missing", command->name);
@@ -442,6 +461,8 @@ enum {
 	OPTION_PRINT,
 	OPTION_REQUIRED,
 	OPTION_REMOVE_DISK,
+	OPTION_PAUSE,
+	OPTION_DISCARD,
 	OPTION_DISK
 };
 
@@ -463,6 +484,8 @@ static const struct option longs[] = {
 	{"live", no_argument, NULL, OPTION_LIVE},
 	{"print", no_argument, NULL, OPTION_PRINT},
 	{"required", no_argument, NULL, OPTION_REQUIRED},
+	{"pause", required_argument, NULL, OPTION_PAUSE},
+	{"discard", no_argument, NULL, OPTION_DISCARD},
 	{"remove-disk", no_argument, NULL, OPTION_REMOVE_DISK},
 	{"size", required_argument, NULL, OPTION_DISK + DISK_SIZE},
 	{"queues", required_argument, NULL, OPTION_DISK + DISK_QUEUES},
@@ -501,6 +524,7 @@ static bool take_flag(struct ctl *ctl, int option)
 		{OPTION_PRINT, &ctl->print},
 		{OPTION_REQUIRED, &ctl->required},
 		{OPTION_REMOVE_DISK, &ctl->remove_disk},
+		{OPTION_DISCARD, &ctl->discard},
 	};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
@@ -535,6 +559,9 @@ static int take_option(struct line *line, int option)
 		return CTL_OK;
 	case OPTION_NAME:
 		ctl->name = optarg;
+		return CTL_OK;
+	case OPTION_PAUSE:
+		ctl->pause = optarg;
 		return CTL_OK;
 	case 'r':
 		ctl->root = optarg;

@@ -40,6 +40,8 @@ struct ctl {
 	bool print;			   /* --print */
 	bool required;			   /* --required */
 	bool remove_disk;		   /* --remove-disk */
+	const char *pause;		   /* --pause: a command, or NULL */
+	bool discard;			   /* --discard */
 	int argc;			   /* what follows the command */
 	char **argv;
 	char **whole; /* the command line as it was given */
@@ -59,6 +61,16 @@ int ctl_call(const struct ctl *ctl, json_t *request, int patience, json_t **resu
 int ctl_ask(const struct ctl *ctl, json_t *request, int patience, json_t **result,
 	    char why[CTL_WHY_MAX]);
 
+/*
+ * Sends the request (taken over) for a stream and waits until the connection may carry it: CTL_OK
+ * with the connection. When the stream is over, ctl_stream_end() takes the answer. What is wrong is
+ * on stderr.
+ */
+#define CTL_LINE_MAX 4096
+#define CTL_STREAM_PATIENCE_S 600
+int ctl_stream_begin(const struct ctl *ctl, json_t *request, int *fd);
+int ctl_stream_end(const struct ctl *ctl, int fd, json_t **result);
+
 /* Calls and prints: as it came with --json, else by `print`, if there is one. */
 int call_and_print(const struct ctl *ctl, json_t *request, void (*print)(json_t *result));
 
@@ -76,6 +88,10 @@ int run_disk_remove(const struct ctl *ctl);
  * been said what is wrong.
  */
 int disk_put_values(const struct ctl *ctl, json_t *request);
+
+/* stream.c */
+int run_save(const struct ctl *ctl);
+int run_restore(const struct ctl *ctl);
 
 /* Virtual machines of libvirt: elsewhere.c, or tools/libvirt/attach.c in the program that does it.
  */

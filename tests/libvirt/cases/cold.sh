@@ -48,10 +48,10 @@ done
 held=$(host_stat tmem-web pages_persistent)
 guest_say web enough
 check 'the guest failed' guest_wait_for web 'hog=over' 120
-check 'the host keeps the pages' host_wait_stat tmem-web pages_persistent -lt $((held / 5)) 60
+check 'the host keeps the pages' host_wait_stat tmem-web pages_persistent -lt $((held / 2)) 60
 note "$held pages held, $(host_stat tmem-web pages_persistent) after the process ended"
 guest_say web enough
-check 'the guest did not end' guest_wait_end web 60
+check 'the guest did not end' domain_wait_end web 60
 [ "$(guest_value web result)" = intact ] || fail 'pages were wrong'
 [ "$(guest_value web disk_errors)" = 0 ] || fail 'errors of the swap disk'
 note "$(guest_value web verified) pages verified"

@@ -69,4 +69,4 @@ check 'the guest still has the disk' guest_wait_for shared 'unplugged=yes' 30
 there tmem-shared && fail 'detach --remove-disk leaves the disk'
 virsh dumpxml shared | grep -q tmem: && fail 'the record stays in the machine'
 guest_say shared end
-check 'the guest did not end' guest_wait_end shared 60
+check 'the guest did not end' domain_wait_end shared 60

@@ -34,7 +34,7 @@ check 'not restored' virsh start web > /dev/null
 domain_begin web
 check 'the restored guest reads nothing' host_wait_stat tmem-web gets_hit -gt $((gets + 500)) 60
 guest_say web enough
-check 'the guest failed' guest_wait_end web 120
+check 'the guest failed' domain_wait_end web 120
 [ "$(guest_value web result)" = intact ] || fail 'pages were wrong'
 [ "$(guest_value web disk_errors)" = 0 ] || fail 'errors of the swap disk'
 note "$held pages held for the saved guest, $(guest_value web verified) verified"
@@ -45,7 +45,7 @@ check 'the machine does not start' virsh start web --paused > /dev/null
 check 'save' virsh managedsave web > /dev/null
 check 'remove' host_tmemctl disk remove tmem-web
 check 'restored without its disk' says 'it would go on with wrong memory' virsh start web
-[ "$(virsh domstate web | head -n 1)" = 'shut off' ] || fail 'it runs'
+domain_is_off web || fail 'it runs'
 virsh list --all --with-managed-save --name | grep -q web || fail 'the saved state is gone'
 check 'create' host_tmemctl disk create tmem-web --size 192M --owner libvirt-qemu > /dev/null
 check 'not restored with the disk that the operator made' virsh start web > /dev/null

@@ -4,7 +4,8 @@
 # with a split ring, one with two packed ones. tmemd is killed with SIGKILL at random times and
 # started again KILLS times (4; 50 with TMEMD_VM_LONG=1), then stopped for 20 s (120 s). The guests
 # see no I/O error, every page is right (case 15, case 16, case 17), and what processes leave behind
-# goes from the host (case 14). SEED=N repeats the times.
+# goes from the host (case 14). At last a guest is powered off while tmemd is away, and boots again.
+# SEED=N repeats the times.
 . "$(dirname "$0")/../lib/case.sh"
 need debian12
 
@@ -13,20 +14,7 @@ kills=${KILLS:-4} away=20
 seed=${SEED:-$RANDOM}
 note "SEED=$seed KILLS=$kills"
 RANDOM=$seed
-cat > "$vm_work/guest.sh" <<EOS
-echo 0 > /sys/block/vda/queue/rotational
-mkswap /dev/vda > /dev/null && swapon -dpages /dev/vda || exit 1
-pagehog --mb 110 --passes 1 --seed $seed --until /tmp/enough &
-hog=\$!
-wait_for_host
-touch /tmp/enough
-wait \$hog || exit 1
-say used=\$(awk 'NR == 2 { print \$4 / 4 }' /proc/swaps)
-say hog=over
-wait_for_host
-swapoff /dev/vda || exit 1
-say disk_errors=\$(dmesg | grep -cE 'I/O error|[Ww]rite-error|[Rr]ead-error')
-EOS
+swaps_to_disk $seed > "$vm_work/guest.sh"
 check 'no image' guest_image debian12 "$vm_work/guest.img" "$vm_work/guest.sh"
 host_setup 512M
 host_disk vm1 size=192M
@@ -78,3 +66,30 @@ done
 for name in vm1 vm2; do
 	[ "$(host_stat $name disk_errors)" = 0 ] || fail "$name: requests failed"
 done
+
+# Its requests wait for ever: QEMU must end all the same, and its disk serve the guest that comes next.
+first_guest() { guest_start vm1 debian12 128 1 "$vm_work/guest.img" $(guest_vhost 128 "$vm_work/vm1.sock"); }
+
+first_guest
+check 'the guest does not swap' host_wait_stat vm1 pages_persistent -gt 2000 120
+tmemd_stop
+sleep 2
+qemu=$(guest_ps vm1)
+kill "$qemu"
+end=$((SECONDS + 20))
+while kill -0 "$qemu" 2> /dev/null; do
+	[ $SECONDS -lt $end ] || fail 'QEMU does not end while tmemd is away'
+	sleep 0.1
+done
+check 'no start after a guest ended' tmemd_start
+held=$(host_stat vm1 pages_persistent)
+puts=$(host_stat vm1 puts)
+first_guest
+check 'the guest does not swap again' host_wait_stat vm1 puts -gt $((puts + 2000)) 120
+note "$held pages held when the guest was powered off, it boots and swaps again"
+guest_say vm1 enough
+check 'the guest failed' guest_wait_for vm1 'hog=over' 300
+guest_say vm1 enough
+check 'the guest failed' guest_wait_end vm1 120
+[ "$(guest_value vm1 result)" = intact ] || fail 'pages were wrong after the second boot'
+[ "$(guest_value vm1 disk_errors)" = 0 ] || fail 'errors of the swap disk after the second boot'

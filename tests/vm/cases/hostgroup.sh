@@ -16,6 +16,7 @@ mount -t cgroup2 cgroup /tmp/cgroup && echo +memory > /tmp/cgroup/cgroup.subtree
 mkdir $group
 echo 30M > $group/memory.max
 configure '[pool]' 'pool_max = 160M' 'host_reserve = 0'
+configure_load
 tmemd_run $group || exit 1
 load 16000
 more refused 300 120 && more hit 300 120 || exit 1

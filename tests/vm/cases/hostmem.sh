@@ -9,18 +9,11 @@ inner_need
 
 inner_tmemd > "$vm_work/guest.sh"
 cat >> "$vm_work/guest.sh" <<'EOS'
-threads() # that have all the flags of an IO flusher, of how many
-{
-	sed 's/.*) //' /proc/$tmemd/task/*/stat | awk '
-		{ n++; f += int($7 / 524288) % 4 == 3 } END { print f "/" n }'
-}
-# The niceness of each worker.
-workers() { sed -n 's/.*(tmemd-worker) //p' /proc/$tmemd/task/*/stat | awk '{ print $17 }' | sort -u | tr "\n" ,; }
-status() { awk -v k="$1:" '$1 == k { print $2 }' /proc/$tmemd/status; }
 swap=vda
 
 host_ready 190M
 configure '[pool]' 'pool_max = 160M' 'host_reserve = 24M'
+configure_load
 tmemd_run || exit 1
 say threads="$(threads)" locked="$(status VmLck)" score="$(cat /proc/$tmemd/oom_score_adj)" \
 	nice="$(workers)" capabilities="$(status CapEff)" user="$(status Uid)" seccomp="$(status Seccomp)"

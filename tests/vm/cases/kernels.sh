@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Unmodified guests with the kernels of Debian 11 to sid swap to disks of tmemd, two at a time in one
-# pool. Each has what tools/guest ships, by a real udev, and nothing of its last boot may be left after
-# swapon, every page must be right, and when the process ends the host's pages must go (case 14).
-# Then, with TMEMD_VM_LONG=1, every other setting, and the shipped one beside a daemon; of these nothing
-# is demanded, they are the table in docs/operators-guide.md. KERNELS="debian12 sid" takes some of them, FRONTS some ways to the disk.
+# Unmodified guests with the kernels of Debian 11 to sid swap to disks of tmemd, by vhost-user-blk and
+# then by NBD, two at a time in one pool. Each has what tools/guest ships, by a real udev, and nothing
+# of its last boot may be left after swapon, every page must be right, and when the process ends the
+# host's pages must go (case 14). Then, with TMEMD_VM_LONG=1, every other setting, and the shipped one
+# beside a daemon; of these nothing is demanded, they are the table in docs/operators-guide.md.
+# KERNELS="debian12 sid" takes some of them, FRONTS some ways to the disk.
 . "$(dirname "$0")/../lib/case.sh"
 . "$vm_src/lib/inner.sh"
 kernels=${KERNELS:-debian11 debian12 debian13 sid}
-fronts=${FRONTS:-vhost}
+fronts=${FRONTS:-vhost nbd}
 memory_mb=128 fill_mb=110 disk_mb=192 left_mb=8
 rules=$vm_src/../../tools/guest/60-tmem-swap.rules
 storage_rules=/usr/lib/udev/rules.d/60-persistent-storage.rules
@@ -16,22 +17,20 @@ shipped=udev:discard,pri=100
 settings=$shipped
 [ -z "${TMEMD_VM_LONG:-}" ] || settings+=" daemon:${shipped#*:} 1:none 0:none 1:-d 1:-dpages 1:-donce 0:-d 0:-dpages 0:-donce"
 
-# A front is three functions: NAME_host adds the disk to the service's configuration, NAME_qemu prints
-# QEMU's arguments, NAME_guest the lines of the guest's script that set `disk` and `path`. The other
-# disk must keep its settings.
-vhost_host()
-{
-	host_disk "tmem-$1" size=${disk_mb}M
-	host_disk "other-$1" size=4M
-}
-
+# A front is two functions: NAME_serve makes the service's disk reachable, NAME_qemu prints QEMU's
+# arguments. To the guest both are virtio disks.
+vhost_serve() { :; }
 vhost_qemu() { guest_vhost $memory_mb "$vm_work/tmem-$1.sock" "$vm_work/other-$1.sock"; }
 
-vhost_guest()
+nbd_serve() { host_nbd "tmem-$1" && host_nbd "other-$1"; }
+nbd_qemu() { guest_nbd "$vm_work/tmem-$1.nbd,serial=tmem-$1" "$vm_work/other-$1.nbd,serial=other-$1"; }
+
+# The other disk must keep its settings.
+find_disk() # kernel
 {
 	cat <<-EOS
 		udev_begins && udev_ends || exit 1
-		disk=vda other=vdb path=/dev/disk/by-id/virtio-tmem-$1
+		disk=vda path=/dev/disk/by-id/virtio-tmem-$1
 		say rotational_tmem=\$(cat /sys/block/vda/queue/rotational)
 		say rotational_other=\$(cat /sys/block/vdb/queue/rotational)
 	EOS
@@ -93,10 +92,10 @@ measure() # setting
 EOS
 }
 
-guest_script() # kernel, front
+guest_script() # kernel
 {
 	guest_functions
-	"$2_guest" "$1"
+	find_disk "$1"
 	printf 'for setting in %s; do measure $setting || exit 1; done\n' "$settings"
 	printf 'say disk_errors=$(dmesg | grep -cE "I/O error|[Ww]rite-error|[Rr]ead-error")\n'
 }
@@ -153,13 +152,12 @@ run_setting()
 	proceed
 }
 
-finish() # kernel, front
+finish() # kernel
 {
 	check "$1 failed" guest_wait_end "$1" 60
 	[ "$(guest_value "$1" result)" = intact ] || fail "$1: pages were wrong"
 	[ "$(guest_value "$1" disk_errors)" = 0 ] || fail "$1: errors of its swap disk"
 	[ "$(host_stat "tmem-$1" disk_errors)" = 0 ] || fail "$1: requests failed"
-	[ "$2" = vhost ] || return 0
 	[ "$(guest_value "$1" rotational_tmem)" = 0 ] || fail "$1: the rule did not set rotational"
 	[ "$(guest_value "$1" rotational_other)" = 1 ] || fail "$1: the rule set another disk"
 }
@@ -172,20 +170,22 @@ run_pair() # front, kernels
 	pair=$*
 	host_setup 512M
 	for kernel; do
-		"${front}_host" "$kernel"
-		guest_script "$kernel" "$front" > "$vm_work/$kernel.sh"
+		host_disk "tmem-$kernel" size=${disk_mb}M
+		host_disk "other-$kernel" size=4M
+		guest_script "$kernel" > "$vm_work/$kernel.sh"
 		check 'no image' guest_image "$kernel" "$vm_work/$kernel.img" "$vm_work/$kernel.sh" \
 			"$rules" "$storage_rules"
 		check 'no programs' inner_programs "$vm_work/$kernel.img" udevadm mkswap swapon
 	done
 	check 'tmemd does not start' tmemd_start
 	for kernel; do
+		check "no $front for $kernel" "${front}_serve" "$kernel"
 		# shellcheck disable=SC2046 # a list of words
 		guest_start "$kernel" "$kernel" $memory_mb 1 "$vm_work/$kernel.img" \
 			$("${front}_qemu" "$kernel")
 	done
 	for setting in $settings; do run_setting "$setting"; done
-	for kernel; do finish "$kernel" "$front"; done
+	for kernel; do finish "$kernel"; done
 	host_cleanup
 }
 
@@ -202,6 +202,7 @@ for kernel in $kernels; do
 done
 [ ${#there[@]} -gt 0 ] || skip 'none of the kernels is there'
 for front in $fronts; do
+	[ $front != nbd ] || why=$(host_nbd_can) || { note "nbd skipped: $why"; continue; }
 	note "pages at the host, $front: of the last boot after swapon, with the process, after its end, and" \
 		'what the guest itself then has in use'
 	line kernel rotat. swapon kernel 'last boot' swapped after used

@@ -14,19 +14,7 @@ kills=${KILLS:-3} nbd_kills=1
 seed=${SEED:-$RANDOM}
 note "SEED=$seed KILLS=$kills"
 RANDOM=$seed
-cat > "$vm_work/guest.sh" <<EOS
-echo 0 > /sys/block/vda/queue/rotational
-mkswap /dev/vda > /dev/null && swapon -dpages /dev/vda || exit 1
-pagehog --mb 110 --passes 1 --seed $seed --until /tmp/enough &
-hog=\$!
-wait_for_host
-touch /tmp/enough
-wait \$hog || exit 1
-say hog=over
-wait_for_host
-swapoff /dev/vda || exit 1
-say disk_errors=\$(dmesg | grep -cE 'I/O error|[Ww]rite-error|[Rr]ead-error')
-EOS
+swaps_to_disk $seed > "$vm_work/guest.sh"
 check 'no image' guest_image debian12 "$vm_work/guest.img" "$vm_work/guest.sh"
 host_setup 256M
 host_disk vm1 size=192M

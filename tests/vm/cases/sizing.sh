@@ -84,10 +84,11 @@ done
 check 'the pool cannot be made larger' host_tmemctl set pool_max=600M
 watch a b
 for name in a b; do
-	note "$name in the end: exit status $(guest_value $name status), pool at most $most MB"
+	note "$name in the end: exit status $(guest_value $name status)"
 	! grep -aq 'is wrong' "$vm_work/$name.log" || fail "$name: pages were wrong"
 	[ "$(guest_value $name killed)" -gt 0 ] || [ "$(guest_value $name status)" = 0 ] ||
 		fail "$name: the program did not end well"
 	guest_say $name go
-	check "$name failed" guest_wait_end $name 60
+	# A kernel that kills for want of memory says so with a trace, which is no fault here.
+	check "$name failed" guest_wait_for $name 'GUEST-DONE 0' 60
 done

@@ -10,6 +10,8 @@
 #   need FLAVOUR        fetch and build what this kernel needs, or skip
 #   need_tools PROGRAM...  skip when one is not installed
 #   note TEXT           a figure for the log, shown under the result
+#   swaps_to_disk SEED  print the script of a guest whose first disk is its swap: a process of 110 MB
+#                       until the guest is told something, then told again to do without the disk
 #
 # Environment: vm_build (build directory; default: two levels above cases/ when it has tmemd, else
 # the current directory), TMEMD_VM_KEEP (keep the run's directory).
@@ -86,4 +88,22 @@ need()
 	need_tools "$kernel_cc"
 	kernels_fetch || skip 'the Debian 11 kernel packages could not be fetched'
 	kernel_build "$1" || fail "the $1 kernel could not be built"
+}
+
+swaps_to_disk()
+{
+	cat <<-EOS
+		echo 0 > /sys/block/vda/queue/rotational
+		mkswap /dev/vda > /dev/null && swapon -dpages /dev/vda || exit 1
+		pagehog --mb 110 --passes 1 --seed $1 --until /tmp/enough &
+		hog=\$!
+		wait_for_host
+		touch /tmp/enough
+		wait \$hog || exit 1
+		say used=\$(awk 'NR == 2 { print \$4 / 4 }' /proc/swaps)
+		say hog=over
+		wait_for_host
+		swapoff /dev/vda || exit 1
+		say disk_errors=\$(dmesg | grep -cE 'I/O error|[Ww]rite-error|[Rr]ead-error')
+	EOS
 }

@@ -9,6 +9,7 @@
 #   guest_image FLAVOUR OUT SCRIPT [FILE...]
 #                             initramfs OUT for a kernel: busybox, the test programs, tmem.ko, FILEs
 #                             (in /), and SCRIPT, which /init sources after loading virtio drivers
+#                             (GUEST_MODULES: others)
 #   guest_disk OUT SIZE       an empty raw disk
 #   guest_start NAME FLAVOUR MB CPUS IMAGE [QEMU ARGUMENT...]
 #                             boot in the background; serial output in $vm_work/NAME.log
@@ -134,7 +135,7 @@ guest_image()
 		*) cp "$file" "$root/modules/$n-$(basename "$file")" ;;
 		esac
 		n=$((n + 1))
-	done < <(kernel_modules "$flavour" virtio_pci virtio_blk)
+	done < <(kernel_modules "$flavour" ${GUEST_MODULES:-virtio_pci virtio_blk})
 	guest_init > "$root/init"
 	chmod +x "$root/init"
 	(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) > "$out"

@@ -7,9 +7,13 @@
 #                                     need, to an image; they are found by name
 #   inner_tmemd                       print functions for the guest's script:
 #       host_ready SIZE          user, directories and the arena's mount of SIZE
-#       configure [LINE...]      configuration with the client vm1; the lines come first
+#       configure [LINE...]      configuration with these lines
+#       configure_load           adds the client vm1, for load
 #       tmemd_run [GROUP]        start it as its unit would, in the control group (a directory)
 #       tmemd_end                stop it and remove the arena
+#       threads                  threads that have all the flags of an IO flusher, of how many: 5/5
+#       workers                  the niceness of each worker
+#       status KEY               of tmemd, from /proc/PID/status
 #       service KEY              a number of the service, from `tmemctl stat`
 #       client KEY               one of the client
 #       load PAGES               start ringload; unload: end it, false unless all pages are right
@@ -50,13 +54,21 @@ host_ready()
 	echo 'tmemd:x:999:999:::' >> /etc/passwd
 	echo 'tmemd:x:999:' > /etc/group
 	chown 999:999 /run/tmem
-	mount -t tmpfs -o "size=$1,mode=0700,uid=999,gid=999,huge=advise" tmemd /run/tmemd
+	local options="size=$1,mode=0700,uid=999,gid=999"
+
+	# A kernel without huge pages, as a PV guest of Xen, knows no such option.
+	mount -t tmpfs -o "$options,huge=advise" tmemd /run/tmemd 2> /dev/null ||
+		mount -t tmpfs -o "$options" tmemd /run/tmemd
 }
 
 configure()
 {
 	printf '[service]\nuser = tmemd\n' > /etc/tmemd.conf
 	printf '%s\n' "$@" >> /etc/tmemd.conf
+}
+
+configure_load()
+{
 	printf '[client vm1]\nsocket_mode = 0666\nregion = 2M\nrings = 1\n' >> /etc/tmemd.conf
 }
 
@@ -72,6 +84,7 @@ tmemd_run()
 	tmemd=$!
 	for _ in $(seq 300); do
 		tmemctl version > /dev/null 2>&1 && return
+		kill -0 $tmemd 2> /dev/null || break
 		sleep 0.1
 	done
 	echo 'tmemd does not answer'
@@ -85,6 +98,13 @@ tmemd_end()
 	rm -rf /run/tmemd/*
 }
 
+threads()
+{
+	sed 's/.*) //' /proc/$tmemd/task/*/stat | awk '
+		{ n++; f += int($7 / 524288) % 4 == 3 } END { print f "/" n }'
+}
+workers() { sed -n 's/.*(tmemd-worker) //p' /proc/$tmemd/task/*/stat | awk '{ print $17 }' | sort -u | tr "\n" ,; }
+status() { awk -v k="$1:" '$1 == k { print $2 }' /proc/$tmemd/status; }
 service() { tmemctl stat | awk -v k="$1" '/^client/ { exit } $1 == k { print $2 }'; }
 client() { tmemctl stat vm1 | awk -v k="$1" '$1 == k { print $2 }'; }
 

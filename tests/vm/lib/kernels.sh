@@ -18,8 +18,8 @@
 # FLAVOUR is stock, small, debug (small with lockdep and sleep checks) or evidence (small with zram
 # and zswap, without checks); or debian11 (5.10), debian12 (6.1), debian13 (6.12), sid (the newest):
 # the stock cloud kernels of these suites, for guests without our module, each fetched by its own
-# kernel_build. All functions return non-zero with a sentence on standard error when they cannot do
-# their work.
+# kernel_build; or dom0 (6.1, not the cloud kernel, with headers): what can be dom0 of Xen. All
+# functions return non-zero with a sentence on standard error when they cannot do their work.
 #
 # Environment: TMEMD_CACHE (cache directory), TMEMD_KERNEL_CC (compiler, default gcc-12),
 # TMEMD_JOBS (parallel jobs, default: number of processors).
@@ -58,14 +58,15 @@ cache_locked()
 	return $rc
 }
 
-# apt with lists of its own: another suite from the mirror that this system is configured for.
+# apt with lists of its own: another suite from the mirror that this system is configured for, as if
+# nothing were installed here (else it wants the installed version, which the suite may not have).
 suite_apt()
 {
 	local dir=$1 tool=$2
 
 	shift 2
 	"apt-$tool" -q -o "Dir::Etc::sourcelist=$dir/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-		-o "Dir::State=$dir/state" -o Dir::State::status=/var/lib/dpkg/status \
+		-o "Dir::State=$dir/state" -o Dir::State::status=/dev/null \
 		-o "Dir::Cache=$dir/cache" -o APT::Sandbox::User= -o Acquire::Languages=none \
 		-o Acquire::Retries=3 "$@"
 }
@@ -168,10 +169,14 @@ kernel_tree()
 
 # The newest kernel of a suite: its image, or, when that is split up, binary, modules and the list of
 # what is built in.
-suite_packages() # apt's directory
+suite_packages() # apt's directory, flavour
 {
 	local names version
 
+	if [ "$2" = dom0 ]; then
+		dom0_packages "$1"
+		return
+	fi
 	names=$(suite_apt "$1" cache pkgnames linux-) || return 1
 	version=$(sed -n 's/^linux-binary-\([0-9].*-cloud-amd64\)$/\1/p' <<< "$names" | sort -V | tail -n 1)
 	if [ -n "$version" ]; then
@@ -182,11 +187,23 @@ suite_packages() # apt's directory
 	[ -n "$version" ] && echo "linux-image-$version"
 }
 
+# The name changes with each kernel whose ABI does: apt knows what the metapackage stands for.
+dom0_packages() # apt's directory
+{
+	local version
+
+	version=$(suite_apt "$1" cache depends linux-image-amd64 |
+		sed -n 's/^ *Depends: linux-image-\([0-9].*\)-amd64$/\1/p')
+	[ -n "$version" ] || return 1
+	echo "linux-image-$version-amd64" "linux-headers-$version-amd64" \
+		"linux-headers-$version-common" "linux-kbuild-${version%%.0-*}"
+}
+
 suite_of()
 {
 	case $1 in
 	debian11) echo bullseye ;;
-	debian12) echo bookworm ;;
+	debian12 | dom0) echo bookworm ;;
 	debian13) echo trixie ;;
 	sid) echo sid ;;
 	*) return 1 ;;
@@ -216,7 +233,7 @@ suite_fetch_locked()
 	[ "$1" != debian11 ] || [ ! -d "$dir/stock" ] || { ln -s stock "$dir/$1"; return; }
 	vm_say "fetching the kernel of $1"
 	tmp=$(mktemp -d "$dir/new.XXXXXX")
-	suite_lists "$tmp/apt" "$(suite_of "$1")" && packages=$(suite_packages "$tmp/apt") &&
+	suite_lists "$tmp/apt" "$(suite_of "$1")" && packages=$(suite_packages "$tmp/apt" "$1") &&
 		# shellcheck disable=SC2086 # a list of words
 		(cd "$tmp" && suite_apt "$tmp/apt" get download $packages >&2) ||
 		{ vm_say "the kernel of $1 could not be fetched"; rm -rf "$tmp"; return 1; }
@@ -224,6 +241,7 @@ suite_fetch_locked()
 		dpkg-deb -x "$deb" "$tmp" && rm "$deb" || return 1
 	done
 	rm -rf "$tmp/apt"
+	[ ! -d "$tmp/usr/src" ] || stock_fix_paths "$tmp" "$dir/$1"
 	suite_old_places "$tmp"
 	basename "$tmp"/boot/vmlinuz-* | sed 's/^vmlinuz-//' > "$tmp/release"
 	depmod -b "$tmp" "$(cat "$tmp/release")" 2> /dev/null
@@ -264,7 +282,7 @@ kernel_build_locked()
 kernel_image()
 {
 	case $1 in
-	stock | debian* | sid) ls "$(vm_cache)/$1"/boot/vmlinuz-* ;;
+	stock | dom0 | debian* | sid) ls "$(vm_cache)/$1"/boot/vmlinuz-* ;;
 	*) printf '%s\n' "$(kernel_tree "$1")/arch/x86/boot/bzImage" ;;
 	esac
 }
@@ -272,7 +290,7 @@ kernel_image()
 kernel_build_dir()
 {
 	case $1 in
-	stock) ls -d "$(vm_cache)"/stock/usr/src/linux-headers-*-cloud-amd64 ;;
+	stock | dom0) ls -d "$(vm_cache)/$1"/usr/src/linux-headers-*-amd64 ;;
 	*) kernel_tree "$1" ;;
 	esac
 }
@@ -280,7 +298,7 @@ kernel_build_dir()
 kernel_release()
 {
 	case $1 in
-	stock | debian* | sid) cat "$(vm_cache)/$1/release" ;;
+	stock | dom0 | debian* | sid) cat "$(vm_cache)/$1/release" ;;
 	*) cat "$(kernel_tree "$1")/include/config/kernel.release" ;;
 	esac
 }

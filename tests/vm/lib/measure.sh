@@ -11,8 +11,9 @@
 #   guest_figures NAME      KEY=NUMBER of the measured part, one a line
 
 # The workload's functions and the variant's come before this text, WL_GUEST_NR from the kernel's
-# command line. What a sampler costs is the same for all variants that have one: shell built-ins
-# and a sleep.
+# command line. A variant whose guests have a disk of tmemd says which in $tmem_disk: that is memory,
+# and not counted as a disk. What a sampler costs is the same for all variants that have one: shell
+# built-ins and a sleep.
 measure_script()
 {
 	cat <<-'EOS'
@@ -20,7 +21,7 @@ measure_script()
 			awk '$1 ~ /^(pswpin|pswpout|pgmajfault|oom_kill)$/ { print $1, $2 }' /proc/vmstat
 			for disk in vda:swap vdb:drive; do
 				stat=/sys/block/${disk%:*}/stat
-				[ -f $stat ] || continue
+				[ -f $stat ] && [ ${disk%:*} != "$tmem_disk" ] || continue
 				awk -v d="${disk#*:}" \
 					'{ print d "_sectors_read", $3; print d "_sectors_written", $7 }' $stat
 			done

@@ -30,8 +30,9 @@ variant_script()
 			for disk in /sys/block/vd*; do
 				case $(cat $disk/serial) in vm*) break ;; esac
 			done
+			tmem_disk=${disk##*/}
 			echo 0 > $disk/queue/rotational
-			mkswap /dev/${disk##*/} > /dev/null && swapon -dpages /dev/${disk##*/} && swap_on vda
+			mkswap /dev/$tmem_disk > /dev/null && swapon -dpages /dev/$tmem_disk && swap_on vda
 		}
 		variant_held() { echo 0; }
 	EOS
