@@ -35,6 +35,8 @@ static int write_memory(void *arg, const void *bytes, size_t len)
 {
 	struct memory *m = arg;
 
+	if (!len)
+		return 0;
 	if (m->len + len > m->room) {
 		m->room = 2 * (m->len + len);
 		m->bytes = realloc(m->bytes, m->room);
@@ -49,6 +51,8 @@ static int read_memory(void *arg, void *bytes, size_t len)
 {
 	struct memory *m = arg;
 
+	if (!len)
+		return 0;
 	if (len > m->len - m->at) {
 		m->at = m->len;
 		return -ENODATA;
@@ -229,10 +233,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct memory m = {0};
 	uint32_t disk_pool = 0;
 
-	if (!size)
+	if (size < 2)
 		return 0;
 	write_memory(&m, data + 1, size - 1);
-	if (!(data[0] & 1) && m.len)
+	if (!(data[0] & 1))
 		mend(m.bytes, m.len);
 	if (!restore(&m, clients[0], &head, &disk_pool, &totals))
 		back(&head, disk_pool, totals.pages);
