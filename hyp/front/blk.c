@@ -239,7 +239,7 @@ int blk_step(struct disk *disk, const struct vhost_chain *chain, struct blk_requ
 	for (unsigned i = 0; i < nr; i++) {
 		int r = execute(disk, chain, request, &handles[i]);
 
-		if (r == -EAGAIN)
+		if (r == -EAGAIN || r == STORE_AWAY)
 			return r;
 		if (r) {
 			request->status = VIRTIO_BLK_S_IOERR;

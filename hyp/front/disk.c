@@ -350,6 +350,7 @@ static struct disk *new_disk(struct front *front, const struct front_disk_config
 static void release(struct disk *disk)
 {
 	disk->front->disks[disk->slot] = NULL;
+	store_client_set_waker(disk->store, NULL, NULL);
 	pthread_rwlock_destroy(&disk->lock);
 	free(disk);
 }
@@ -421,6 +422,7 @@ static int add(struct front *front, const struct front_disk_config *config, char
 			    config->name, FRONT_MAX_DISKS);
 	disk->store = store;
 	disk->counters = disk->lanes.counters = store_client_counters(store);
+	store_client_set_waker(store, disk_queues_wake, disk);
 	r = load_content(disk, config, err, errlen);
 	if (!r)
 		r = apply(disk, config, err, errlen);

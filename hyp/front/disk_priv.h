@@ -51,7 +51,8 @@ void blk_begin(const struct disk *disk, const struct vhost_chain *chain,
 
 /*
  * Executes at most `max` (<= STORE_BATCH) blocks of it. 0; or -EAGAIN: the store had no room for a
- * block just now, the caller tries again or gives up by setting the status and done = blocks.
+ * block just now, the caller tries again or gives up by setting the status and done = blocks; or
+ * STORE_AWAY: the next block is away, the caller tries again when the disk's waker was called.
  */
 int blk_step(struct disk *disk, const struct vhost_chain *chain, struct blk_request *request,
 	     unsigned max);
@@ -82,14 +83,19 @@ struct disk_queue {
 	bool busy;	  /* a request is popped and not pushed */
 	unsigned ahead;	  /* requests whose first block was prefetched */
 	bool untold;	  /* requests are completed, and the guest may have to be told */
-	uint64_t retry;	  /* no room for its block: not looked at before this time; 0: at once */
-	uint64_t give_up; /* then the request fails */
+	uint64_t retry;	  /* its block has to wait: not looked at before this time; 0: at once */
+	uint64_t give_up; /* then a request without room fails */
+	bool away; /* its block waits because it is away: looked at when something has come */
+	_Atomic bool come; /* set by anybody */
 	struct blk_request request;
 	struct vhost_chain chain;
 };
 
 /* Sets up the lane. */
 void disk_queue_init(struct disk *disk, unsigned index);
+
+/* A waker of the store: `arg` is the disk. */
+void disk_queues_wake(void *arg);
 
 /* Under disk.lock for writing. Completes what is half executed: its memory is about to change. */
 void disk_queues_finish(struct disk *disk);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 
 #define RETRY_NS CLOCK_MS
+#define AWAY_NS (100 * CLOCK_MS) /* the waker is faster */
 #define GIVE_UP_NS CLOCK_S
 #define GIVE_UP_FULL_NS (10 * CLOCK_MS)
 
@@ -52,7 +53,8 @@ static bool pending(struct lane *lane)
 	if (!queue->busy)
 		result = vhost_pending(queue->disk->vhost, queue->index);
 	else
-		result = !queue->retry || clock_ns() >= queue->retry;
+		result = !queue->retry || (queue->away && atomic_load(&queue->come)) ||
+			 clock_ns() >= queue->retry;
 	leave(queue->disk);
 	return result;
 }
@@ -74,12 +76,22 @@ static void complete(struct disk_queue *queue)
 		counter_add(&disk->counters[CLIENT_DISK_ERRORS], 1);
 }
 
-/* The lane is looked at by a timer while a write waits for room. */
-static void wait_for_room(struct disk_queue *queue, bool wait)
+/* The lane is looked at by a timer while its request waits for `ns`; 0: it waits no longer. */
+static void wait_for(struct disk_queue *queue, uint64_t ns)
 {
-	if (wait != (queue->retry != 0))
-		lane_time(&queue->lane, queue->index, wait);
-	queue->retry = wait ? clock_ns() + RETRY_NS : 0;
+	if ((ns != 0) != (queue->retry != 0))
+		lane_time(&queue->lane, queue->index, ns != 0);
+	queue->retry = ns ? clock_ns() + ns : 0;
+	queue->away = ns == AWAY_NS;
+}
+
+void disk_queues_wake(void *arg)
+{
+	struct disk *disk = arg;
+
+	for (unsigned i = 0; i < FRONT_DISK_QUEUES; i++)
+		if (!atomic_exchange(&disk->queues[i].come, true))
+			lane_wake(&disk->queues[i].lane, i);
 }
 
 static void fail(struct disk_queue *queue, uint64_t now)
@@ -105,7 +117,7 @@ static bool no_room(struct disk_queue *queue)
 		queue->give_up =
 			now + (full && now - full < GIVE_UP_NS ? GIVE_UP_FULL_NS : GIVE_UP_NS);
 	if (now < queue->give_up) {
-		wait_for_room(queue, true);
+		wait_for(queue, RETRY_NS);
 		return false;
 	}
 	fail(queue, now);
@@ -115,11 +127,15 @@ static bool no_room(struct disk_queue *queue)
 /* Goes on with the request, at most `max` blocks; false: it has to wait. */
 static bool go_on(struct disk_queue *queue, unsigned max)
 {
-	if (blk_step(queue->disk, &queue->chain, &queue->request, max) == -EAGAIN &&
-	    !no_room(queue))
+	int r;
+
+	atomic_exchange(&queue->come, false);
+	r = blk_step(queue->disk, &queue->chain, &queue->request, max);
+	if (r == STORE_AWAY)
+		wait_for(queue, AWAY_NS);
+	if (r == STORE_AWAY || (r == -EAGAIN && !no_room(queue)))
 		return false;
-	if (queue->retry)
-		wait_for_room(queue, false);
+	wait_for(queue, 0);
 	if (queue->request.done == queue->request.blocks)
 		complete(queue);
 	return true;
@@ -250,7 +266,28 @@ void disk_queue_init(struct disk *disk, unsigned index)
 
 /* ---- The door's side: disk.lock is held for writing ------------------------------------------ */
 
-/* A write that finds no room is not waited for here. */
+/* A write that finds no room is not waited for here; a read of what is away begins again. */
+static void finish(struct disk_queue *queue)
+{
+	struct disk *disk = queue->disk;
+
+	while (queue->busy) {
+		int r = blk_step(disk, &queue->chain, &queue->request, STORE_BATCH);
+
+		if (r == STORE_AWAY) {
+			vhost_unpop(disk->vhost, queue->index);
+			queue->busy = false;
+			queue->ahead = 0;
+			break;
+		}
+		if (r)
+			fail(queue, clock_ns());
+		if (queue->request.done == queue->request.blocks)
+			complete(queue);
+	}
+	wait_for(queue, 0);
+}
+
 void disk_queues_finish(struct disk *disk)
 {
 	for (unsigned i = 0; i < disk->record.known.queues; i++) {
@@ -259,16 +296,7 @@ void disk_queues_finish(struct disk *disk)
 
 		if (!queue->busy)
 			continue;
-		while (queue->busy) {
-			int r = blk_step(disk, &queue->chain, &queue->request, STORE_BATCH);
-
-			if (r)
-				fail(queue, clock_ns());
-			if (queue->request.done == queue->request.blocks)
-				complete(queue);
-		}
-		if (queue->retry)
-			wait_for_room(queue, false);
+		finish(queue);
 		/* The worker's ringer is for one thread at a time. */
 		queue->lane.ringer = &disk->front->ringer;
 		tell(queue);

@@ -40,6 +40,15 @@ static unsigned default_workers(void)
 	return cpus < 1 ? 1 : cpus > FRONT_MAX_WORKERS ? FRONT_MAX_WORKERS : (unsigned)cpus;
 }
 
+static void free_client(struct front_client *client)
+{
+	client->channel->close(client);
+	if (client->store)
+		store_client_set_waker(client->store, NULL, NULL);
+	parked_close(client);
+	free(client);
+}
+
 static void dispose(struct front *front)
 {
 	xen_stop(front);
@@ -51,8 +60,7 @@ static void dispose(struct front *front)
 		if (!client)
 			continue;
 		life_suspend(client);
-		client->channel->close(client);
-		free(client);
+		free_client(client);
 	}
 	for (unsigned i = 0; i < FRONT_MAX_DISKS; i++)
 		if (front->disks[i])
@@ -205,9 +213,8 @@ static int check(const struct front_client_config *config, char *err, size_t err
 
 static void release(struct front_client *client)
 {
-	client->channel->close(client);
 	client->front->clients[client->slot] = NULL;
-	free(client);
+	free_client(client);
 }
 
 static struct front_client *new_client(struct front *front,
@@ -240,6 +247,10 @@ static struct front_client *new_client(struct front *front,
 		client->rings[i].index = i;
 		client->rings[i].bell_in = client->rings[i].bell_out = -1;
 	}
+	if (parked_open(client)) {
+		free(client);
+		return NULL;
+	}
 	front->clients[slot] = client;
 	if (slot >= front->nr_slots)
 		front->nr_slots = slot + 1;
@@ -260,6 +271,7 @@ static int add(struct front *front, const struct front_client_config *config, ch
 		return fail(-ENOMEM, err, errlen, "client %s", config->name);
 	client->store = store;
 	client->counters = client->lanes.counters = store_client_counters(store);
+	store_client_set_waker(store, parked_wake, client);
 	r = life_attach(client);
 	if (r) {
 		fail(r, err, errlen, "client %s: what an earlier run left cannot be taken up",

@@ -218,6 +218,11 @@ struct ring {
 	uint32_t cq_told; /* completions for which a doorbell was considered */
 	uint32_t credits; /* granted for this ring and not yet used by an executed entry */
 
+	/* Entries that wait for pages that are away, in their order, see parked.c. */
+	struct parked *parked; /* room for TMEM_MAX_ENTRIES */
+	unsigned nr_parked;
+	_Atomic bool come; /* set by anybody: something that they wait for may be there */
+
 	/*
 	 * Doorbells, descriptors that the channel knows how to use; -1: none. They belong to the
 	 * vector, whether the ring is used or not.
@@ -241,6 +246,37 @@ struct replay {
 };
 void ring_scan(struct ring *ring, struct replay *replay);
 void ring_replay(struct ring *ring, const struct replay *replay);
+
+/* ---- parked.c: entries that wait for pages --------------------------------------------------- */
+
+struct parked {
+	struct tmem_entry entry; /* the guest's part, as it was read */
+	uint32_t position;
+	uint16_t number;
+	bool replayed; /* left by an earlier run: its effect may be there already */
+};
+
+/* Room for all rings of a client, untouched until it is used. 0, -ENOMEM. */
+int parked_open(struct front_client *client);
+void parked_close(struct front_client *client); /* twice-callable */
+
+/* Has the entry to wait behind one of the first `nr` that are parked? */
+bool parked_before(const struct ring *ring, unsigned nr, const struct tmem_entry *entry);
+
+void parked_add(struct ring *ring, const struct parked *parked);
+
+/*
+ * Tries those once that have nobody to wait behind; `attempt` says whether it is executed. Returns
+ * how many were.
+ */
+unsigned parked_retry(struct ring *ring,
+		      bool (*attempt)(struct ring *ring, const struct parked *parked));
+
+/* May something that the ring waits for have come? */
+bool parked_pending(const struct ring *ring);
+
+/* A waker of the store: `arg` is the client. */
+void parked_wake(void *arg);
 
 /* ---- credits.c ------------------------------------------------------------------------------ */
 

@@ -18,6 +18,7 @@ libfront_a_SOURCES = \
 	hyp/front/life.c \
 	hyp/front/owner.c \
 	hyp/front/region.c \
+	hyp/front/parked.c \
 	hyp/front/ring.c \
 	hyp/front/socket.c \
 	hyp/front/stream.c \

@@ -32,6 +32,7 @@ void ring_setup(struct ring *ring, uint32_t entries)
 	ring->cq_tail = 0;
 	ring->cq_told = 0;
 	ring->credits = 0;
+	ring->nr_parked = 0;
 	ring->lane.armed = false;
 	ring->lane.ringer = &ring->client->front->ringer;
 }
@@ -137,17 +138,33 @@ static void finish(struct ring *ring, uint16_t number, uint32_t seq, int status,
 	ring->cq_tail++;
 }
 
-static void execute(struct ring *ring, uint32_t position, uint16_t number,
+/* False: the page is away, and the entry has to wait for it. */
+static bool execute(struct ring *ring, uint32_t position, uint16_t number,
 		    const struct tmem_entry *copy)
 {
 	uint8_t *slot = ring->slots + (size_t)number * TMEM_PAGE_SIZE;
 	int status = run(ring, position, copy, slot);
 	uint64_t sum = 0;
 
+	if (status == STORE_AWAY)
+		return false;
 	if (copy->op == TMEM_GET_PAGE && status == 1 &&
 	    atomic_load_explicit(&ring->client->sums, memory_order_relaxed))
 		sum = tmem_page_sum(slot);
 	finish(ring, number, copy->seq, status, sum);
+	return true;
+}
+
+static void execute_or_park(struct ring *ring, uint32_t position, uint16_t number,
+			    const struct tmem_entry *copy)
+{
+	struct parked parked;
+
+	if (!(ring->nr_parked && parked_before(ring, ring->nr_parked, copy)) &&
+	    execute(ring, position, number, copy))
+		return;
+	parked = (struct parked){.entry = *copy, .position = position, .number = number};
+	parked_add(ring, &parked);
 }
 
 /* Makes completions visible and rings the guest when it wants that. */
@@ -202,8 +219,9 @@ static unsigned step(struct ring *ring, unsigned max)
 	struct store_handle handles[FRONT_BATCH];
 	unsigned nr, i;
 
-	if (waiting > ring->n)
-		return give_up(ring, "entries submitted", waiting, ring->n);
+	/* Who keeps to the rules has no more entries than there are, those included that wait. */
+	if (waiting > ring->n - ring->nr_parked)
+		return give_up(ring, "entries submitted", waiting, ring->n - ring->nr_parked);
 	nr = waiting < max ? waiting : max;
 	if (!nr)
 		return 0;
@@ -220,7 +238,7 @@ static unsigned step(struct ring *ring, unsigned max)
 	nr = i;
 	store_prefetch(ring->client->store, handles, nr);
 	for (i = 0; i < nr; i++) {
-		execute(ring, head + i, number[i], &batch[i]);
+		execute_or_park(ring, head + i, number[i], &batch[i]);
 		if (i % PUBLISH == PUBLISH - 1)
 			publish(ring);
 	}
@@ -228,6 +246,65 @@ static unsigned step(struct ring *ring, unsigned max)
 	WRITE_ONCE(ring->ctl->sq_head, ring->head);
 	publish(ring);
 	counter_add(&ring->client->counters[CLIENT_RING_ENTRIES], nr);
+	return nr;
+}
+
+/*
+ * A posted put whose effect was published before the crash has used its credit; to execute it
+ * again without one could be refused, and a posted put must not be. So it is looked for first.
+ * Only in a persistent pool: in another a get may drop the page, and posted puts have no promise.
+ * 1, 0, or STORE_AWAY.
+ */
+static int already_there(struct front_client *client, const struct tmem_entry *entry,
+			 const uint8_t *slot)
+{
+	struct store_pool_info pools[STORE_MAX_CLIENT_POOLS];
+	uint8_t page[TMEM_PAGE_SIZE];
+	struct store_handle handle;
+	unsigned nr;
+	int r;
+
+	if (entry->op != TMEM_PUT_PAGE || !(entry->flags & TMEM_ENTRY_POSTED))
+		return 0;
+	nr = store_client_pools(client->store, pools, STORE_MAX_CLIENT_POOLS);
+	for (unsigned i = 0; i < nr && i < STORE_MAX_CLIENT_POOLS; i++) {
+		if (pools[i].id != entry->pool || !(pools[i].flags & TMEM_POOL_PERSIST))
+			continue;
+		handle_of(&handle, entry);
+		r = store_get(client->store, &handle, page);
+		return r == STORE_AWAY ? r : r == 1 && !memcmp(page, slot, sizeof(page));
+	}
+	return 0;
+}
+
+/* An entry that an earlier run left. False: it has to wait for a page. */
+static bool execute_again(struct ring *ring, uint32_t position, uint16_t number,
+			  const struct tmem_entry *copy)
+{
+	const uint8_t *slot = ring->slots + (size_t)number * TMEM_PAGE_SIZE;
+	int r = well_formed(copy, position) ? already_there(ring->client, copy, slot) : 0;
+
+	if (!r)
+		return execute(ring, position, number, copy);
+	if (r == STORE_AWAY)
+		return false;
+	finish(ring, number, copy->seq, 1, 0);
+	return true;
+}
+
+static bool attempt(struct ring *ring, const struct parked *parked)
+{
+	if (parked->replayed)
+		return execute_again(ring, parked->position, parked->number, &parked->entry);
+	return execute(ring, parked->position, parked->number, &parked->entry);
+}
+
+/* Executes what has waited for pages that have come; returns how many entries. */
+static unsigned retry(struct ring *ring)
+{
+	unsigned nr = parked_retry(ring, attempt);
+
+	publish(ring);
 	return nr;
 }
 
@@ -243,14 +320,16 @@ static bool lane_pending(struct lane *lane)
 {
 	const struct ring *ring = ring_of(lane);
 
-	return LOAD_ACQUIRE(ring->ctl->sq_tail) != ring->head;
+	return LOAD_ACQUIRE(ring->ctl->sq_tail) != ring->head || parked_pending(ring);
 }
 
 static unsigned lane_step(struct lane *lane, unsigned max)
 {
 	struct ring *ring = ring_of(lane);
-	unsigned nr = step(ring, max);
+	unsigned nr = parked_pending(ring) ? retry(ring) : 0;
 
+	if (nr < max)
+		nr += step(ring, max - nr);
 	if (!nr)
 		return 0;
 	ring_credits_step(ring);
@@ -288,9 +367,11 @@ static void lane_heard(struct lane *lane)
 		door_poke(ring->client->front);
 }
 
+/* What is parked is looked at now and then, whatever the store has said of it. */
 static void lane_chore(struct lane *lane)
 {
 	ring_credits_step(ring_of(lane));
+	atomic_store(&ring_of(lane)->come, true);
 }
 
 const struct lane_ops ring_lane_ops = {
@@ -335,49 +416,23 @@ void ring_scan(struct ring *ring, struct replay *replay)
 	ring->cq_told = ring->cq_tail;
 }
 
-/*
- * A posted put whose effect was published before the crash has used its credit; to execute it
- * again without one could be refused, and a posted put must not be. So it is looked for first.
- * Only in a persistent pool: in another a get may drop the page, and posted puts have no promise.
- */
-static bool already_there(struct front_client *client, const struct tmem_entry *entry,
-			  const uint8_t *slot)
-{
-	struct store_pool_info pools[STORE_MAX_CLIENT_POOLS];
-	uint8_t page[TMEM_PAGE_SIZE];
-	struct store_handle handle;
-	unsigned nr;
-
-	if (entry->op != TMEM_PUT_PAGE || !(entry->flags & TMEM_ENTRY_POSTED))
-		return false;
-	nr = store_client_pools(client->store, pools, STORE_MAX_CLIENT_POOLS);
-	for (unsigned i = 0; i < nr && i < STORE_MAX_CLIENT_POOLS; i++) {
-		if (pools[i].id != entry->pool || !(pools[i].flags & TMEM_POOL_PERSIST))
-			continue;
-		handle_of(&handle, entry);
-		return store_get(client->store, &handle, page) == 1 &&
-		       !memcmp(page, slot, sizeof(page));
-	}
-	return false;
-}
-
 void ring_replay(struct ring *ring, const struct replay *replay)
 {
 	struct front_client *client = ring->client;
-	struct tmem_entry copy;
 
 	for (unsigned i = 0; i < replay->nr; i++) {
-		uint16_t number = replay->todo[i].entry;
-		uint32_t seq = replay->todo[i].seq;
-		const uint8_t *slot = ring->slots + (size_t)number * TMEM_PAGE_SIZE;
+		struct parked left = {
+			.position = replay->todo[i].seq - 1,
+			.number = replay->todo[i].entry,
+			.replayed = true,
+		};
 
-		copy_entry(&copy, &ring->entries[number]);
-		if (copy.seq != seq)
+		copy_entry(&left.entry, &ring->entries[left.number]);
+		if (left.entry.seq != replay->todo[i].seq)
 			continue;
-		if (well_formed(&copy, seq - 1) && already_there(client, &copy, slot))
-			finish(ring, number, seq, 1, 0);
-		else
-			execute(ring, seq - 1, number, &copy);
+		if (parked_before(ring, ring->nr_parked, &left.entry) ||
+		    !execute_again(ring, left.position, left.number, &left.entry))
+			parked_add(ring, &left);
 	}
 	WRITE_ONCE(ring->ctl->sq_head, ring->head);
 	publish(ring);

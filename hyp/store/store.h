@@ -167,8 +167,24 @@ struct store_handle {
 int store_put(struct store_client *client, const struct store_handle *handle, const void *page,
 	      unsigned flags);
 
-/* 1 with the page, 0 a miss, -EIO damaged, -ENOENT. `page` is written only when the result is 1. */
+/*
+ * The page is away, in a tier, and has been asked for. Whoever wants it tries again when the
+ * client's waker was called.
+ */
+#define STORE_AWAY (-4096)
+
+/*
+ * 1 with the page, 0 a miss, -EIO damaged, -ENOENT, STORE_AWAY. `page` is written only when the
+ * result is 1.
+ */
 int store_get(struct store_client *client, const struct store_handle *handle, void *page);
+
+/*
+ * Called by threads of the store and its tiers, without locks, after each page of this client that
+ * came home (or cannot come); it may not wait. NULL: nobody is called any more, and no call is
+ * under way when this returns.
+ */
+void store_client_set_waker(struct store_client *client, void (*wake)(void *arg), void *arg);
 
 /* 1 dropped, 0 nothing there, -ENOENT. */
 int store_flush(struct store_client *client, const struct store_handle *handle);

@@ -153,12 +153,8 @@ void queues_update(struct vhost *vhost)
 
 void queues_forget(struct vhost *vhost)
 {
-	for (unsigned i = 0; i < vhost->device.max_queues; i++) {
-		struct queue *queue = &vhost->queues[i];
-
-		queue->popped = false;
-		queue->avail = queue->used;
-	}
+	for (unsigned i = 0; i < vhost->device.max_queues; i++)
+		vhost_unpop(vhost, i);
 }
 
 /* ---- vhost.h -------------------------------------------------------------------------------- */
@@ -201,6 +197,14 @@ int vhost_pop(struct vhost *vhost, unsigned queue, struct vhost_chain *chain)
 	q->popped = true;
 	q->avail = q->layout->after(q, q->used, chain->count);
 	return 1;
+}
+
+void vhost_unpop(struct vhost *vhost, unsigned queue)
+{
+	struct queue *q = &vhost->queues[queue];
+
+	q->popped = false;
+	q->avail = q->used;
 }
 
 /* Tables of both layouts begin each entry with an address, a length. */

@@ -160,6 +160,9 @@ bool vhost_pending(struct vhost *vhost, unsigned queue);
  */
 int vhost_pop(struct vhost *vhost, unsigned queue, struct vhost_chain *chain);
 
+/* The request that was popped and not pushed comes again. */
+void vhost_unpop(struct vhost *vhost, unsigned queue);
+
 /*
  * Looks at requests that are not popped yet, without consequences: copies the first `bytes` of each
  * of at most `nr` to `to`, one behind the other, and returns of how many. A guess of what will
