@@ -9,7 +9,7 @@ if HAVE_CUNIT
 UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_test \
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
-	tests/unit/pages_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
+	tests/unit/pages_test tests/unit/parked_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
 	tests/unit/stream_test \
 	tests/unit/vhost_memory_test tests/unit/vhost_queue_test tests/unit/vhost_saved_test \
 	tests/unit/xen_nodes_test
@@ -42,6 +42,9 @@ tests_unit_index_test_LDADD = $(UNIT_LIBS)
 tests_unit_pages_test_SOURCES = tests/unit/pages_test.c tests/unit/unit.h
 tests_unit_pages_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_pages_test_LDADD = $(UNIT_LIBS)
+tests_unit_parked_test_SOURCES = tests/unit/parked_test.c tests/unit/unit.h
+tests_unit_parked_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_parked_test_LDADD = libfront.a libvhost.a $(UNIT_LIBS)
 tests_unit_background_test_SOURCES = tests/unit/background_test.c tests/unit/unit.h tests/unit/with_store.h
 tests_unit_background_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_background_test_LDADD = $(UNIT_LIBS)

@@ -819,6 +819,29 @@ static void memory_changes(void)
 /* ---- Where a queue starts ------------------------------------------------------------------- */
 
 /* The ring says where it is, whatever the front end says. */
+/* One that is given back is pending again, and in the ring's position. */
+static void given_back(void)
+{
+	struct vhost_chain chain;
+	struct scene s;
+
+	for (unsigned packed = 0; packed < 2; packed++) {
+		open_scene(&s, packed, 0, 16);
+		driver_add(&s.driver, three, 3);
+		CU_ASSERT_EQUAL(pop(&s, &chain), 1);
+		CU_ASSERT(!vhost_pending(s.peer.vhost, 0));
+		vhost_unpop(s.peer.vhost, 0);
+		CU_ASSERT(vhost_pending(s.peer.vhost, 0));
+		vhost_push(s.peer.vhost, 0, &chain, 0); /* nothing is out */
+		CU_ASSERT(vhost_pending(s.peer.vhost, 0));
+		CU_ASSERT_EQUAL(pop(&s, &chain), 1);
+		CU_ASSERT_EQUAL(chain.nr_in, 2);
+		vhost_unpop(s.peer.vhost, 0);
+		CU_ASSERT_EQUAL(stop(&s.peer, 0), first(packed));
+		close_scene(&s);
+	}
+}
+
 static void base_split(void)
 {
 	static const uint32_t wrong[] = {0, 1, 29, 31, 33, 0x8000, 0xffff, 0x12345};
@@ -1392,6 +1415,7 @@ int main(void)
 				{"refused", refused_setups},
 				{"the layout changes", layout_changes},
 				{"memory changes under a request", memory_changes},
+				{"given back", given_back},
 				{"position, split", base_split},
 				{"position, packed", base_packed},
 				CU_TEST_INFO_NULL};
