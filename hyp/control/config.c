@@ -60,6 +60,17 @@ static const struct key service_keys[] = {
 	K("user", KEY_NAME, user, 0, 0),
 	K("seccomp", KEY_SWITCH, seccomp, 0, 0),
 };
+static const struct key peers_keys[] = {
+	K("name", KEY_PEER, peers.name, 0, 0),
+	K("address", KEY_HOST, peers.address, 0, 0),
+	K("port", KEY_UINT, peers.port, 1, 65535),
+	K("lend", KEY_PERCENT, peers.lend, 0, 1ull << 46),
+	K("copies", KEY_UINT, peers.copies, 1, 2),
+	K("allow", KEY_PATTERNS, peers.allow, 0, 0),
+	K("tls", KEY_PATH, peers.tls, 0, 0),
+	K("ca", KEY_PATH, peers.ca, 0, 0),
+	K("psk", KEY_PATH, peers.psk, 0, 0),
+};
 #undef K
 #define K(name, type, member, min, max)                                                            \
 	{                                                                                          \
@@ -103,6 +114,18 @@ static const struct key disk_keys[] = {
 };
 #undef K
 
+#define K(name, type, member, min, max)                                                            \
+	{                                                                                          \
+		name, type, offsetof(struct config_peer, member),                                  \
+			sizeof(((struct config_peer *)0)->member), min, max                        \
+	}
+
+static const struct key peer_keys[] = {
+	K("host", KEY_HOST, host, 0, 0),
+	K("port", KEY_UINT, port, 1, 65535),
+};
+#undef K
+
 static const struct section {
 	const char *name;
 	const struct key *keys;
@@ -110,12 +133,14 @@ static const struct section {
 } sections[] = {
 	{"pool", pool_keys, NR(pool_keys)},	     {"front", front_keys, NR(front_keys)},
 	{"control", control_keys, NR(control_keys)}, {"log", log_keys, NR(log_keys)},
-	{"service", service_keys, NR(service_keys)}, {"client", client_keys, NR(client_keys)},
-	{"disk", disk_keys, NR(disk_keys)},
+	{"service", service_keys, NR(service_keys)}, {"peers", peers_keys, NR(peers_keys)},
+	{"client", client_keys, NR(client_keys)},    {"disk", disk_keys, NR(disk_keys)},
+	{"peer", peer_keys, NR(peer_keys)},
 };
-#define NR_PLAIN (NR(sections) - 2)
+#define NR_PLAIN (NR(sections) - 3)
 #define SECTION_CLIENT (&sections[NR_PLAIN])
 #define SECTION_DISK (&sections[NR_PLAIN + 1])
+#define SECTION_PEER (&sections[NR_PLAIN + 2])
 
 _Static_assert(NR(client_keys) <= CONFIG_MAX_KEYS && NR(disk_keys) <= CONFIG_MAX_KEYS, "places");
 
@@ -167,6 +192,11 @@ const struct place *config_disk_place(const struct loader *l, unsigned i, const 
 	return place_in(SECTION_DISK, &l->disks[i], key);
 }
 
+const struct place *config_peer_place(const struct loader *l, unsigned i, const char *key)
+{
+	return place_in(SECTION_PEER, &l->peers[i], key);
+}
+
 /* ---- Sections ------------------------------------------------------------------------------- */
 
 bool config_name_valid(const char *name)
@@ -181,12 +211,21 @@ bool config_name_valid(const char *name)
 	return true;
 }
 
-/* Where the section of a client or disk of that name is; NULL: there is none. */
+/*
+ * Where the section of a client or disk of that name is, or that of a peer when it is a peer's
+ * name; NULL: there is none.
+ */
 static const struct place *named_already(const struct loader *l, const char *name,
 					 const struct section **section)
 {
 	const struct config *config = l->config;
+	bool peer = *section == SECTION_PEER;
 
+	for (unsigned i = 0; peer && i < config->nr_peers; i++)
+		if (!strcmp(config->peer[i].name, name))
+			return &l->peers[i].at;
+	if (peer)
+		return NULL;
 	for (unsigned i = 0; i < config->nr_clients; i++) {
 		*section = SECTION_CLIENT;
 		if (!strcmp(config->clients[i].name, name))
@@ -202,7 +241,7 @@ static const struct place *named_already(const struct loader *l, const char *nam
 
 static bool name_free(struct loader *l, const struct section *section, const char *name)
 {
-	const struct section *other;
+	const struct section *other = section;
 	const struct place *at;
 
 	if (!config_name_valid(name)) {
@@ -313,6 +352,33 @@ static void disk_begin(struct reader *r, const char *name)
 	r->given = r->l.disks[n].given;
 }
 
+static void peer_begin(struct reader *r, const char *name)
+{
+	struct config *config = r->l.config;
+	unsigned n = config->nr_peers;
+	void *peers = config->peer;
+	bool room;
+
+	if (!name_free(&r->l, SECTION_PEER, name))
+		return;
+	if (n == CONFIG_MAX_PEERS) {
+		config_wrong(&r->l, &r->l.at, "[peer %s]: allowed are %d peers", name,
+			     CONFIG_MAX_PEERS);
+		return;
+	}
+	room = make_room(&r->l, name, &peers, sizeof(*config->peer), &r->l.peers, n);
+	config->peer = peers;
+	if (!room)
+		return;
+	config->nr_peers = n + 1;
+	memset(&config->peer[n], 0, sizeof(config->peer[n]));
+	snprintf(config->peer[n].name, sizeof(config->peer[n].name), "%s", name);
+	config->peer[n].port = CONFIG_PEER_PORT;
+	r->section = SECTION_PEER;
+	r->values = (char *)&config->peer[n];
+	r->given = r->l.peers[n].given;
+}
+
 static void plain_begin(struct reader *r, const char *name)
 {
 	for (size_t i = 0; i < NR_PLAIN; i++) {
@@ -325,7 +391,7 @@ static void plain_begin(struct reader *r, const char *name)
 	}
 	config_wrong(&r->l, &r->l.at,
 		     "[%s]: unknown section; allowed are [pool], [front], [control], [log], "
-		     "[service], [client NAME] and [disk NAME]",
+		     "[service], [peers], [client NAME], [disk NAME] and [peer NAME]",
 		     name);
 }
 
@@ -342,8 +408,14 @@ static const char *name_behind(const char *text, const char *kind)
 /* A line "[...]": text begins behind the bracket. */
 static void section_begin(struct reader *r, const char *text)
 {
+	static const struct {
+		const struct section *section;
+		void (*begin)(struct reader *r, const char *name);
+	} named[] = {{SECTION_CLIENT, client_begin},
+		     {SECTION_DISK, disk_begin},
+		     {SECTION_PEER, peer_begin}};
+	const char *of = NULL, *kind = "";
 	char name[LINE_MAX_CHARS + 1];
-	const char *client, *disk;
 	char *end;
 
 	r->section = NULL;
@@ -355,18 +427,17 @@ static void section_begin(struct reader *r, const char *text)
 		return;
 	}
 	*end = 0;
-	client = name_behind(name, SECTION_CLIENT->name);
-	disk = name_behind(name, SECTION_DISK->name);
-	if (client)
-		client_begin(r, client);
-	else if (disk)
-		disk_begin(r, disk);
-	else
+	for (size_t i = 0; i < NR(named) && !of; i++) {
+		kind = named[i].section->name;
+		of = name_behind(name, kind);
+		if (of)
+			named[i].begin(r, of);
+	}
+	if (!of)
 		plain_begin(r, name);
 	r->section_known = r->section != NULL;
-	if (client || disk)
-		snprintf(r->title, sizeof(r->title), "%s %.*s", client ? "client" : "disk",
-			 STORE_NAME_MAX - 1, client ? client : disk);
+	if (of)
+		snprintf(r->title, sizeof(r->title), "%s %.*s", kind, STORE_NAME_MAX - 1, of);
 	else
 		snprintf(r->title, sizeof(r->title), "%.*s", STORE_NAME_MAX - 1, name);
 }
@@ -447,7 +518,8 @@ static void key_given(struct reader *r, size_t i, const char *text)
 	struct place *given = &r->given[i];
 	char why[CONFIG_WHY_MAX];
 
-	if (given->line && key->type != KEY_UUIDS && !strcmp(given->file, r->l.at.file)) {
+	if (given->line && key->type != KEY_UUIDS && key->type != KEY_PATTERNS &&
+	    !strcmp(given->file, r->l.at.file)) {
 		config_wrong(&r->l, &r->l.at, "[%s] %s: given already in line %d; allowed is once",
 			     r->title, key->name, given->line);
 		return;
@@ -569,6 +641,8 @@ static struct config *config_defaults(void)
 	config->control_gid = (uint32_t)-1;
 	config->log_level = LOG_INFO;
 	config->seccomp = 1;
+	config->peers.port = CONFIG_PEER_PORT;
+	config->peers.copies = 2;
 	return config;
 }
 
@@ -583,10 +657,12 @@ struct config *config_load(const char *path, config_say_fn say)
 	load_file(&r, path);
 	load_directory(&r, path);
 	r.l.arena = &r.plain[0][0];
+	r.l.lend = &r.plain[NR_PLAIN - 1][3];
 	config_check(&r.l);
 	free(r.text);
 	free(r.l.clients);
 	free(r.l.disks);
+	free(r.l.peers);
 	if (r.l.wrong) {
 		config_free(r.l.config);
 		return NULL;
@@ -602,6 +678,7 @@ void config_free(struct config *config)
 		free(config->clients[i].shared);
 	free(config->clients);
 	free(config->disks);
+	free(config->peer);
 	free(config);
 }
 

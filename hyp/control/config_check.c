@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/tmem_abi.h"
 
@@ -218,9 +220,49 @@ static void check_regions(struct loader *l)
 			     config->arena);
 }
 
+/* The name of this host: what others allow, and what its certificate has. */
+static void default_peer_name(struct config_peers *peers)
+{
+	char name[HOST_NAME_MAX + 1] = "";
+
+	if (peers->name[0] || gethostname(name, sizeof(name) - 1))
+		return;
+	if (config_name_valid(name))
+		snprintf(peers->name, sizeof(peers->name), "%.*s", STORE_NAME_MAX - 1, name);
+}
+
+static void check_peers(struct loader *l)
+{
+	struct config *config = l->config;
+	struct config_peers *peers = &config->peers;
+
+	default_peer_name(peers);
+	if ((peers->lend || config->nr_peers) && !peers->name[0])
+		config_wrong(l, &l->at,
+			     "[peers]: this host has no name that others could allow; "
+			     "give name =");
+	if (peers->lend > config->pool_max)
+		config_wrong(l, l->lend,
+			     "[peers] lend = %" PRIu64 ": allowed is at most pool_max = %" PRIu64,
+			     peers->lend, config->pool_max);
+	for (unsigned i = 0; i < config->nr_peers; i++) {
+		const struct config_peer *peer = &config->peer[i];
+
+		if (!peer->host[0])
+			config_wrong(l, &l->peers[i].at,
+				     "[peer %s]: host is missing; give host =", peer->name);
+		if (!strcmp(peer->name, peers->name))
+			config_wrong(l, &l->peers[i].at,
+				     "[peer %s]: that is this host; allowed are others, or a "
+				     "different [peers] name =",
+				     peer->name);
+	}
+}
+
 void config_check(struct loader *l)
 {
 	check_regions(l);
+	check_peers(l);
 	for (unsigned i = 0; i < l->config->nr_clients; i++)
 		check_client(l, i);
 	for (unsigned i = 0; i < l->config->nr_disks; i++)

@@ -6,26 +6,29 @@
 #include "control/control.h"
 
 enum key_type {
-	KEY_PATH,    /* char[]: an absolute path */
-	KEY_SIZE,    /* uint64_t: bytes */
-	KEY_PERCENT, /* uint64_t: bytes, or a percentage of the host's memory */
-	KEY_UINT,    /* uint32_t */
-	KEY_SWITCH,  /* uint32_t: on or off */
-	KEY_YES,     /* uint32_t: yes or no */
-	KEY_MODE,    /* uint32_t: permission bits in octal */
-	KEY_USER,    /* uint32_t: uid, by name or number */
-	KEY_GROUP,   /* uint32_t: gid, by name or number */
-	KEY_NAME,    /* char[]: name of a user that exists */
-	KEY_LEVEL,   /* uint32_t: enum log_level */
-	KEY_FRONT,   /* uint32_t: enum config_front */
-	KEY_DOMAIN,  /* char[]: name or UUID of a Xen domain */
-	KEY_UUIDS,   /* shared pools; may be given several times */
+	KEY_PATH,     /* char[]: an absolute path */
+	KEY_SIZE,     /* uint64_t: bytes */
+	KEY_PERCENT,  /* uint64_t: bytes, or a percentage of the host's memory */
+	KEY_UINT,     /* uint32_t */
+	KEY_SWITCH,   /* uint32_t: on or off */
+	KEY_YES,      /* uint32_t: yes or no */
+	KEY_MODE,     /* uint32_t: permission bits in octal */
+	KEY_USER,     /* uint32_t: uid, by name or number */
+	KEY_GROUP,    /* uint32_t: gid, by name or number */
+	KEY_NAME,     /* char[]: name of a user that exists */
+	KEY_LEVEL,    /* uint32_t: enum log_level */
+	KEY_FRONT,    /* uint32_t: enum config_front */
+	KEY_DOMAIN,   /* char[]: name or UUID of a Xen domain */
+	KEY_HOST,     /* char[]: a host's name, or an address */
+	KEY_PEER,     /* char[]: what a peer may be called */
+	KEY_UUIDS,    /* shared pools; may be given several times */
+	KEY_PATTERNS, /* struct config_patterns; may be given several times */
 };
 
 struct key {
 	const char *name;
 	enum key_type type;
-	size_t offset; /* in struct config, config_client or config_disk */
+	size_t offset; /* in struct config, config_client, config_disk or config_peer */
 	size_t room;   /* of a char[] */
 	uint64_t min;  /* of a number */
 	uint64_t max;
@@ -40,7 +43,7 @@ struct place {
 
 #define CONFIG_MAX_KEYS 13 /* of a section */
 
-/* The section of a client or disk: where it begins, and where its keys were given. */
+/* The section of a client, disk or peer: where it begins, and where its keys were given. */
 struct part {
 	struct place at;
 	struct place given[CONFIG_MAX_KEYS];
@@ -52,8 +55,10 @@ struct loader {
 	struct config *config;
 	struct place at;	   /* the line being read */
 	const struct place *arena; /* where that key was given */
-	struct part *clients;	   /* as many as in config */
+	const struct place *lend;
+	struct part *clients; /* as many as in config */
 	struct part *disks;
+	struct part *peers;
 };
 
 /* Says that something is wrong at a place. */
@@ -63,6 +68,7 @@ void config_wrong(struct loader *l, const struct place *at, const char *fmt, ...
 /* Where a key of client or disk i was given, or its section when it was not. */
 const struct place *config_client_place(const struct loader *l, unsigned i, const char *key);
 const struct place *config_disk_place(const struct loader *l, unsigned i, const char *key);
+const struct place *config_peer_place(const struct loader *l, unsigned i, const char *key);
 
 /* ---- config_check.c ------------------------------------------------------------------------- */
 

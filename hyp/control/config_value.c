@@ -237,6 +237,56 @@ static int value_domain(const struct key *key, const char *text, char *out, char
 	return 0;
 }
 
+/* Names and addresses of both kinds; whether there is such a host is not asked here. */
+static int value_host(const struct key *key, const char *text, char *out, char *why)
+{
+	size_t len = strlen(text);
+	bool good = len && len < key->room;
+
+	for (const char *c = text; *c && good; c++)
+		good = isalnum((unsigned char)*c) || strchr(".:-_", *c);
+	if (!good) {
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed is the name or the address of a host, without a port; that has a "
+			 "key of its own");
+		return -EINVAL;
+	}
+	strncpy(out, text, key->room); /* fills up with zeros, for comparing */
+	return 0;
+}
+
+static int value_peer(const struct key *key, const char *text, char *out, char *why)
+{
+	if (!config_name_valid(text)) {
+		snprintf(why, CONFIG_WHY_MAX,
+			 "allowed are 1 to %zu letters, digits and -_.+@, the first no dot",
+			 key->room - 1);
+		return -EINVAL;
+	}
+	strncpy(out, text, key->room); /* fills up with zeros, for comparing */
+	return 0;
+}
+
+/* Adds patterns, separated by spaces or commas. */
+static int value_patterns(const char *text, struct config_patterns *out, char *why)
+{
+	char copy[CONFIG_WHY_MAX];
+	char *save, *word;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (word = strtok_r(copy, " \t,", &save); word; word = strtok_r(NULL, " \t,", &save)) {
+		if (out->nr == CONFIG_MAX_PATTERNS || strlen(word) >= sizeof(out->text[0])) {
+			snprintf(why, CONFIG_WHY_MAX,
+				 "allowed are %d names or patterns of at most %zu characters, "
+				 "separated by spaces",
+				 CONFIG_MAX_PATTERNS, sizeof(out->text[0]) - 1);
+			return -EINVAL;
+		}
+		strcpy(out->text[out->nr++], word);
+	}
+	return 0;
+}
+
 int config_value(const struct key *key, const char *text, void *value, char why[CONFIG_WHY_MAX])
 {
 	switch (key->type) {
@@ -264,8 +314,14 @@ int config_value(const struct key *key, const char *text, void *value, char why[
 		return value_word(text, "xen", "ivshmem", value, why);
 	case KEY_DOMAIN:
 		return value_domain(key, text, value, why);
+	case KEY_HOST:
+		return value_host(key, text, value, why);
+	case KEY_PEER:
+		return value_peer(key, text, value, why);
 	case KEY_UUIDS:
 		return config_uuids(value, text, why);
+	case KEY_PATTERNS:
+		return value_patterns(text, value, why);
 	}
 	return -EINVAL;
 }

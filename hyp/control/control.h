@@ -68,6 +68,37 @@ struct config_disk {
 	struct store_limits limits;
 };
 
+#define CONFIG_HOST_MAX 256 /* a host's name or address */
+#define CONFIG_MAX_PEERS 255
+#define CONFIG_MAX_PATTERNS 64
+#define CONFIG_PEER_PORT 16516
+
+/* Names of hosts, or patterns of fnmatch(3) for them. */
+struct config_patterns {
+	unsigned nr;
+	char text[CONFIG_MAX_PATTERNS][STORE_NAME_MAX];
+};
+
+/* [peer NAME]: a host that lends to this one. */
+struct config_peer {
+	char name[STORE_NAME_MAX];
+	char host[CONFIG_HOST_MAX];
+	uint32_t port;
+};
+
+/* [peers] */
+struct config_peers {
+	char name[STORE_NAME_MAX];     /* this host's */
+	char address[CONFIG_HOST_MAX]; /* to listen on; empty: all of the host's */
+	uint32_t port;
+	uint64_t lend;	 /* physical bytes of the pool at most for other hosts; 0: none */
+	uint32_t copies; /* of each page that is away */
+	struct config_patterns allow; /* who may borrow here */
+	char tls[CONFIG_PATH_MAX];    /* directories; empty: the usual ones */
+	char ca[CONFIG_PATH_MAX];
+	char psk[CONFIG_PATH_MAX]; /* a file of secrets instead of certificates; empty: none */
+};
+
 struct config {
 	/* [pool] */
 	char arena[CONFIG_PATH_MAX];
@@ -87,11 +118,14 @@ struct config {
 	/* [service] */
 	char user[CONFIG_USER_MAX]; /* empty: stay who we are */
 	uint32_t seccomp;	    /* 1 on, 0 off */
+	struct config_peers peers;
 
 	unsigned nr_clients;
 	struct config_client *clients; /* in the order of the files */
 	unsigned nr_disks;
 	struct config_disk *disks;
+	unsigned nr_peers;
+	struct config_peer *peer;
 };
 
 /* Takes one line that says what is wrong, with file and line. */
