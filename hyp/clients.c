@@ -335,6 +335,7 @@ void clients_reload(struct tmemd *t, struct config *next)
 			log_msg(LOG_NOTE, "reload: client %s added", c->name);
 	}
 	disks_reload(t, next, nr_disks);
+	peering_reload(t, next);
 	config_free(t->config);
 	t->config = next;
 }

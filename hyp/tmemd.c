@@ -232,6 +232,9 @@ static int open_all(struct tmemd *t, struct event_base *base)
 		.save = streams_save,
 		.restore = streams_restore,
 		.restore_discard = streams_discard,
+		.peer = peering_peer,
+		.lending = peering_lending,
+		.peer_change = peering_change,
 	};
 	char err[1024] = "";
 	int r;
@@ -247,7 +250,9 @@ static int open_all(struct tmemd *t, struct event_base *base)
 		say_store_help(t->config, r);
 		return r == -ENOMEM ? EXIT_FAILURE : EXIT_OPERATOR;
 	}
-	r = open_front(t, err, sizeof(err));
+	r = peering_start(t, err, sizeof(err));
+	if (!r)
+		r = open_front(t, err, sizeof(err));
 	if (!r)
 		r = clients_start(t, err, sizeof(err));
 	if (!r)
@@ -270,6 +275,7 @@ static void close_all(struct tmemd *t)
 	if (t->front)
 		front_close(t->front);
 	front_xen_close(t->xen);
+	peering_stop(t);
 	if (t->store)
 		store_close(t->store);
 	config_free(t->config);

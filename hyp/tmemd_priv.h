@@ -8,6 +8,8 @@
 #include "store/store.h"
 #include "stream/stream.h"
 
+struct peering;
+
 struct tmemd {
 	const char *config_path;
 	struct config *config; /* what is in force, as far as it can change while we run */
@@ -15,6 +17,7 @@ struct tmemd {
 	struct store *store;
 	struct xen *xen; /* until the front has it; NULL: none */
 	struct front *front;
+	struct peering *peering; /* NULL: no peers */
 	struct control *control; /* NULL until it is open */
 };
 
@@ -60,6 +63,22 @@ int disks_create(void *arg, const struct config_disk *disk, char *err, size_t er
 int disks_resize(void *arg, const char *name, uint64_t bytes, char *err, size_t errlen);
 int disks_remove(void *arg, const char *name, bool force, char *err, size_t errlen);
 uint64_t disks_exposure(void *arg);
+
+/*
+ * peers.c. Borrows and lends as the configuration says, before the front may need a page that is
+ * away. 0 or a negated errno with err. To stop is fine twice, after the front.
+ */
+int peering_start(struct tmemd *t, char *err, size_t errlen);
+void peering_stop(struct tmemd *t);
+
+/* t->config is still what was before. */
+void peering_reload(struct tmemd *t, const struct config *next);
+
+/* For struct control_ops. */
+bool peering_peer(void *arg, unsigned i, struct control_peer *peer);
+bool peering_lending(void *arg, struct control_lending *lending);
+int peering_change(void *arg, enum control_peer_change what, const char *name, uint32_t deadline_ms,
+		   char *err, size_t errlen);
 
 /* For struct control_ops: streams. */
 int streams_save(void *arg, const struct control_save *how, const struct stream_io *io,

@@ -66,6 +66,10 @@
 #define TMEM_CMD_DISK_LIST "disk-list"
 #define TMEM_CMD_DISK_RESIZE "disk-resize"
 #define TMEM_CMD_DISK_REMOVE "disk-remove"
+#define TMEM_CMD_PEER_LIST "peer-list"
+#define TMEM_CMD_PEER_DRAIN "peer-drain"
+#define TMEM_CMD_PEER_ALLOW "peer-allow"
+#define TMEM_CMD_PEER_DENY "peer-deny"
 
 /* Keys of requests. */
 #define TMEM_KEY_CLIENT "client"     /* string: name of a client */
@@ -89,6 +93,26 @@
 #define TMEM_KEY_GID "gid"
 #define TMEM_KEY_OVERCOMMIT "overcommit" /* true: it need not fit when nothing compresses */
 #define TMEM_KEY_FORCE "force"		 /* true: also under a front end */
+
+/* Milliseconds that a drain may be given, and what it has when nothing is said. */
+#define TMEM_CONTROL_MAX_DRAIN_MS (24 * 3600 * 1000)
+#define TMEM_CONTROL_DRAIN_MS (60 * 1000)
+
+/* Keys of results about peers; "name" is the peer's. */
+#define TMEM_KEY_PEERS "peers"	 /* array of objects: those that lend to this host */
+#define TMEM_KEY_LENDING "lending" /* object: what this host lends; null: nothing */
+#define TMEM_KEY_HOST "host"
+#define TMEM_KEY_PORT "port"
+#define TMEM_KEY_DRAINING "draining"
+#define TMEM_KEY_LEAVING "leaving"	   /* it wants its memory back */
+#define TMEM_KEY_SPARE_BYTES "spare_bytes" /* physical, that it would take now */
+#define TMEM_KEY_BLOBS "blobs"		   /* pages of this host that it holds, as it says */
+#define TMEM_KEY_LATENCY_US "latency_us"
+#define TMEM_KEY_WHY "why" /* it is not up; null when it is, or not known */
+#define TMEM_KEY_GET_LATENCY "get_latency" /* array: of bucket i, less than 2^(i+1) us */
+#define TMEM_KEY_PUT_LATENCY "put_latency"
+#define TMEM_KEY_LEND_BYTES "lend_bytes" /* physical, at most */
+#define TMEM_KEY_LENT_BYTES "lent_bytes" /* physical, now */
 
 /* Keys of results. Bytes say which kind they are: logical (pages x 4096) or physical. */
 #define TMEM_KEY_CLIENTS "clients" /* array of objects */

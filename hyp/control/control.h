@@ -213,6 +213,38 @@ struct control_save {
 	void *arg;
 };
 
+#define CONTROL_LATENCY_BUCKETS 24u
+
+/* What is known of a host that lends to this one. */
+struct control_peer {
+	char name[STORE_NAME_MAX];
+	char host[CONFIG_HOST_MAX];
+	unsigned port;
+	const char *state; /* a word */
+	bool up;
+	bool draining;
+	bool leaving; /* it wants its memory back */
+	uint64_t spare_bytes;
+	uint64_t blobs; /* of ours, as it says */
+	uint64_t latency_us;
+	char why[160]; /* it is not up; empty: not known, or it is */
+	uint64_t counters[PEER_COUNTER_NR];
+	/* Bucket i: took less than 2^(i+1) us; the last: any longer. */
+	uint64_t get_latency[CONTROL_LATENCY_BUCKETS];
+	uint64_t put_latency[CONTROL_LATENCY_BUCKETS];
+};
+
+/* What this host lends. */
+struct control_lending {
+	char name[STORE_NAME_MAX]; /* as which others allow it */
+	unsigned port;
+	uint64_t lend_bytes; /* physical, at most */
+	uint64_t lent_bytes; /* physical, now */
+	uint64_t counters[LENDER_COUNTER_NR];
+};
+
+enum control_peer_change { CONTROL_PEER_DRAIN, CONTROL_PEER_ALLOW, CONTROL_PEER_DENY };
+
 /* What the fronts do for the control socket. Sentences in err are for the operator. */
 struct control_ops {
 	/* 0, or -ENOENT when no front serves the client. */
@@ -246,6 +278,17 @@ struct control_ops {
 	 * when there is no disk.
 	 */
 	uint64_t (*exposure)(void *arg);
+
+	/* Peer i of all; false behind the last. */
+	bool (*peer)(void *arg, unsigned i, struct control_peer *peer);
+	/* False: nothing is lent. */
+	bool (*lending)(void *arg, struct control_lending *lending);
+	/*
+	 * The peer of that name, as a lender, is drained within `deadline_ms`, spoken with (again),
+	 * or not any more; the last two also as a borrower. 0 or a negated errno with err.
+	 */
+	int (*peer_change)(void *arg, enum control_peer_change change, const char *name,
+			   uint32_t deadline_ms, char *err, size_t errlen);
 };
 
 /*

@@ -76,6 +76,13 @@ void run_disk_list(struct control *control, json_t *request, struct reply *reply
 void run_disk_resize(struct control *control, json_t *request, struct reply *reply);
 void run_disk_remove(struct control *control, json_t *request, struct reply *reply);
 
+/* ---- peers.c -------------------------------------------------------------------------------- */
+
+void run_peer_list(struct control *control, json_t *request, struct reply *reply);
+void run_peer_drain(struct control *control, json_t *request, struct reply *reply);
+void run_peer_allow(struct control *control, json_t *request, struct reply *reply);
+void run_peer_deny(struct control *control, json_t *request, struct reply *reply);
+
 /* ---- streams.c ------------------------------------------------------------------------------ */
 
 void run_save(struct control *control, json_t *request, int fd, struct reply *reply);

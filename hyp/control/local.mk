@@ -14,6 +14,7 @@ libcontrol_a_SOURCES = \
 	hyp/control/disks.c \
 	hyp/control/metrics.c \
 	hyp/control/notify.c \
+	hyp/control/peers.c \
 	hyp/control/process.c \
 	hyp/control/seccomp.c \
 	hyp/control/server.c \

@@ -44,6 +44,85 @@ static void client_limits(FILE *f, struct store_client **clients, unsigned nr)
 	}
 }
 
+/* ---- Peers ---------------------------------------------------------------------------------- */
+
+/*
+ * A histogram of Prometheus: buckets are cumulative, bounds in seconds. It has no sum, for that is
+ * not measured.
+ */
+static void histogram(FILE *f, struct control *control, const char *what, bool put)
+{
+	struct control_peer peer;
+
+	fprintf(f,
+		"# HELP tmemd_peer_%s_seconds how long a %s of a page took at the peer\n"
+		"# TYPE tmemd_peer_%s_seconds histogram\n",
+		what, what, what);
+	for (unsigned i = 0; control->ops.peer(control->arg, i, &peer); i++) {
+		const uint64_t *buckets = put ? peer.put_latency : peer.get_latency;
+		uint64_t n = 0;
+
+		for (unsigned b = 0; b < CONTROL_LATENCY_BUCKETS; b++) {
+			double bound = (double)(2ull << b) / 1e6;
+
+			n += buckets[b];
+			if (b + 1 < CONTROL_LATENCY_BUCKETS)
+				fprintf(f,
+					"tmemd_peer_%s_seconds_bucket{peer=\"%s\",le=\"%g\"} "
+					"%" PRIu64 "\n",
+					what, peer.name, bound, n);
+		}
+		fprintf(f,
+			"tmemd_peer_%s_seconds_bucket{peer=\"%s\",le=\"+Inf\"} %" PRIu64 "\n"
+			"tmemd_peer_%s_seconds_count{peer=\"%s\"} %" PRIu64 "\n",
+			what, peer.name, n, what, peer.name, n);
+	}
+}
+
+static void peers(FILE *f, struct control *control)
+{
+	struct control_peer peer;
+
+	if (!control->ops.peer(control->arg, 0, &peer))
+		return;
+	fprintf(f, "# HELP tmemd_peer_up 1: the peer answers\n# TYPE tmemd_peer_up gauge\n");
+	for (unsigned i = 0; control->ops.peer(control->arg, i, &peer); i++)
+		fprintf(f, "tmemd_peer_up{peer=\"%s\"} %d\n", peer.name, peer.up);
+	fprintf(f, "# HELP tmemd_peer_spare_bytes physical bytes that the peer would take\n"
+		   "# TYPE tmemd_peer_spare_bytes gauge\n");
+	for (unsigned i = 0; control->ops.peer(control->arg, i, &peer); i++)
+		fprintf(f, "tmemd_peer_spare_bytes{peer=\"%s\"} %" PRIu64 "\n", peer.name,
+			peer.spare_bytes);
+	for (int c = 0; c < PEER_COUNTER_NR; c++) {
+		const struct counter_info *info = &peer_counter_info[c];
+
+		head(f, "tmemd_peer_", info);
+		for (unsigned i = 0; control->ops.peer(control->arg, i, &peer); i++)
+			fprintf(f, "tmemd_peer_%s%s{peer=\"%s\"} %" PRIu64 "\n", info->name,
+				info->kind == COUNTER ? "_total" : "", peer.name, peer.counters[c]);
+	}
+	histogram(f, control, "get", false);
+	histogram(f, control, "put", true);
+}
+
+static void lending(FILE *f, struct control *control)
+{
+	struct control_lending l = {0};
+
+	if (!control->ops.lending(control->arg, &l))
+		return;
+	gauge(f, "tmemd_lend_bytes", "physical bytes that other hosts may have here at most",
+	      l.lend_bytes);
+	gauge(f, "tmemd_lent_bytes", "physical bytes that other hosts have here", l.lent_bytes);
+	for (int c = 0; c < LENDER_COUNTER_NR; c++) {
+		const struct counter_info *info = &lender_counter_info[c];
+
+		head(f, "tmemd_lender_", info);
+		fprintf(f, "tmemd_lender_%s%s %" PRIu64 "\n", info->name,
+			info->kind == COUNTER ? "_total" : "", l.counters[c]);
+	}
+}
+
 char *metrics_text(struct control *control)
 {
 	struct store_client **clients;
@@ -83,6 +162,8 @@ char *metrics_text(struct control *control)
 				counter_get(&store_client_counters(clients[k])[i]));
 	}
 	client_limits(f, clients, nr);
+	peers(f, control);
+	lending(f, control);
 	free(clients);
 	if (fclose(f)) {
 		free(text);

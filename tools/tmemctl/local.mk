@@ -11,6 +11,7 @@ TMEMCTL_SOURCES = \
 	tools/tmemctl/doctor_process.c \
 	tools/tmemctl/doctor_service.c \
 	tools/tmemctl/look.c \
+	tools/tmemctl/peer.c \
 	tools/tmemctl/print.c \
 	tools/tmemctl/stream.c \
 	tools/tmemctl/tmemctl.c \

@@ -314,6 +314,25 @@ static const struct command commands[] = {
 	 "Removes a disk with all that is on it. While a front end (QEMU) is connected, or a\n"
 	 "section of the configuration names it, it is refused, but for --force.\n",
 	 1, 1, "jf", run_disk_remove},
+	{"peer list", "",
+	 "The hosts that lend memory to this one: state, pages there, what they would take, how "
+	 "long\n"
+	 "an answer takes; and what this host lends.\n",
+	 0, 0, "j", run_peer_list},
+	{"peer stat", "[NAME]",
+	 "All counters and latencies of the peers, or of one, and of what this host lends.\n", 0, 1,
+	 "j", run_peer_stat},
+	{"peer drain", "NAME [--timeout SECONDS]",
+	 "No new page goes to that host, and those that are there leave it within SECONDS (60): "
+	 "to\n"
+	 "other hosts, or home.\n",
+	 1, 1, "t", run_peer_drain},
+	{"peer allow", "NAME", "Undoes `drain` and `deny`; a host that borrows here may do so.\n",
+	 1, 1, "", run_peer_allow},
+	{"peer deny", "NAME",
+	 "Does not speak with that host any more, neither to lend nor to borrow. Pages that are\n"
+	 "there alone cannot be had until it is allowed again: drain it first.\n",
+	 1, 1, "", run_peer_deny},
 	{"attach",
 	 "URI VM [--name NAME] [--config] [--live] [--force] [--print] [--required]\n"
 	 "      [--size SIZE] [--queues N] [--socket PATH] [--owner USER] [--group GROUP]\n"
@@ -364,10 +383,13 @@ static void help_command(const struct command *command)
 	       command->args, strchr(command->options, 'j') ? " [--json]" : "", command->help);
 }
 
-static int help_disk(void)
+/* Of all commands that begin with that word. */
+static int help_group(const char *word)
 {
+	size_t len = strlen(word);
+
 	for (size_t i = 0; i < NR_COMMANDS; i++)
-		if (!strncmp(commands[i].name, "disk ", 5))
+		if (!strncmp(commands[i].name, word, len) && commands[i].name[len] == ' ')
 			help_command(&commands[i]);
 	return CTL_OK;
 }
@@ -399,6 +421,8 @@ static int no_command(int argc, char **argv)
 		return bad_usage("missing", "COMMAND");
 	if (!strcmp(argv[0], "disk"))
 		return bad_usage("say what: create, list, resize or remove", argv[0]);
+	if (!strcmp(argv[0], "peer"))
+		return bad_usage("say what: list, stat, drain, allow or deny", argv[0]);
 	return bad_usage("no such command", argv[0]);
 }
 
@@ -615,8 +639,9 @@ static int run(struct line *line)
 		help();
 		return CTL_OK;
 	}
-	if (line->help && line->nr == 1 && !strcmp(line->words[0], "disk"))
-		return help_disk();
+	if (line->help && line->nr == 1 &&
+	    (!strcmp(line->words[0], "disk") || !strcmp(line->words[0], "peer")))
+		return help_group(line->words[0]);
 	command = find_command(line->nr, line->words, &words);
 	if (!command)
 		return no_command(line->nr, line->words);

@@ -89,6 +89,13 @@ int run_disk_remove(const struct ctl *ctl);
  */
 int disk_put_values(const struct ctl *ctl, json_t *request);
 
+/* peer.c */
+int run_peer_list(const struct ctl *ctl);
+int run_peer_stat(const struct ctl *ctl);
+int run_peer_drain(const struct ctl *ctl);
+int run_peer_allow(const struct ctl *ctl);
+int run_peer_deny(const struct ctl *ctl);
+
 /* stream.c */
 int run_save(const struct ctl *ctl);
 int run_restore(const struct ctl *ctl);
