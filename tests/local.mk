@@ -5,6 +5,7 @@ include tests/unit/local.mk
 include tests/service/local.mk
 include tests/start/local.mk
 include tests/vm/local.mk
+include tests/peers/local.mk
 include tests/xen/local.mk
 include tests/libvirt/local.mk
 include tests/bench/local.mk
