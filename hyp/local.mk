@@ -9,6 +9,7 @@ libbase_a_SOURCES = \
 	hyp/base/sigbus.c hyp/base/sigbus.h
 
 include hyp/store/local.mk
+include hyp/tier/local.mk
 include hyp/vhost/local.mk
 include hyp/front/local.mk
 include hyp/stream/local.mk

@@ -84,6 +84,56 @@
 	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \
 	X(REBUILD_NS, "rebuild_ns", "nanoseconds", GAUGE, "time that the rebuild took")
 
+/* One set for each peer that lends to this host. */
+#define PEER_COUNTERS(X)                                                                           \
+	X(CONNECTS, "connects", "connections", COUNTER, "connections that came up")                \
+	X(CONNECTS_FAILED, "connects_failed", "connections", COUNTER,                              \
+	  "attempts that did not come up: no answer, TLS, refused")                                \
+	X(CUT, "cut", "connections", COUNTER, "connections that ended while they were up")         \
+	X(LATE, "late", "connections", COUNTER, "of these: silent, or an answer came too late")    \
+	X(LOST, "lost", "events", COUNTER, "times that it had lost all of our blobs")              \
+	X(PUTS, "puts", "blobs", COUNTER, "blobs that it took")                                    \
+	X(PUTS_FULL, "puts_full", "blobs", COUNTER, "blobs that it had no room for")               \
+	X(PUTS_FAILED, "puts_failed", "blobs", COUNTER, "blobs of which it is not known")          \
+	X(PUTS_UNDONE, "puts_undone", "blobs", COUNTER,                                            \
+	  "blobs deleted again because another copy could not be made")                            \
+	X(GETS, "gets", "blobs", COUNTER, "blobs that came back")                                  \
+	X(GETS_ABSENT, "gets_absent", "blobs", COUNTER, "blobs that it did not have")              \
+	X(GETS_FAILED, "gets_failed", "blobs", COUNTER, "gets without an answer, or refused")      \
+	X(GETS_HEDGED, "gets_hedged", "blobs", COUNTER,                                            \
+	  "gets that went to another holder too because this one took long")                       \
+	X(DELETES, "deletes", "blobs", COUNTER, "deletes sent")                                    \
+	X(DELETES_DROPPED, "deletes_dropped", "blobs", COUNTER,                                    \
+	  "deletes not sent, left to a renewal: too many were waiting")                            \
+	X(RENEWALS, "renewals", "ranges", COUNTER, "ranges renewed")                               \
+	X(BYTES_OUT, "bytes_out", "bytes", COUNTER, "physical bytes of blobs sent")                \
+	X(BYTES_IN, "bytes_in", "bytes", COUNTER, "physical bytes of blobs that came back")        \
+	X(IN_FLIGHT, "in_flight", "requests", GAUGE, "requests without an answer")                 \
+	X(BLOBS, "blobs", "blobs", GAUGE, "blobs that it holds for this host, as it says")
+
+/* One set for what this host lends. */
+#define LENDER_COUNTERS(X)                                                                         \
+	X(OWNERS, "owners", "connections", GAUGE, "hosts that are connected")                      \
+	X(CONNECTS, "connects", "connections", COUNTER, "connections that were welcomed")          \
+	X(REFUSED_TLS, "refused_tls", "connections", COUNTER,                                      \
+	  "no TLS session: certificate or secret wrong, expired, or no TLS at all")                \
+	X(REFUSED_NAME, "refused_name", "connections", COUNTER, "the name is not allowed")         \
+	X(REFUSED_HELLO, "refused_hello", "connections", COUNTER,                                  \
+	  "version, size, epoch or session do not fit")                                            \
+	X(REFUSED_BUSY, "refused_busy", "connections", COUNTER, "too many connections")            \
+	X(BROKEN, "broken", "connections", COUNTER, "connections cut for frames out of form")      \
+	X(LATE, "late", "connections", COUNTER,                                                    \
+	  "connections cut: silent, or their answers were not read")                               \
+	X(PUTS, "puts", "blobs", COUNTER, "blobs taken")                                           \
+	X(PUTS_FULL, "puts_full", "blobs", COUNTER, "blobs refused for want of room")              \
+	X(GETS, "gets", "blobs", COUNTER, "blobs given back")                                      \
+	X(GETS_ABSENT, "gets_absent", "blobs", COUNTER, "gets of blobs that are not here")         \
+	X(FAILED, "failed", "blobs", COUNTER, "puts and gets that failed otherwise")               \
+	X(DELETES, "deletes", "blobs", COUNTER, "deletes")                                         \
+	X(RENEWALS, "renewals", "ranges", COUNTER, "ranges renewed")                               \
+	X(BYTES_IN, "bytes_in", "bytes", COUNTER, "physical bytes of blobs taken")                 \
+	X(BYTES_OUT, "bytes_out", "bytes", COUNTER, "physical bytes of blobs given back")
+
 enum client_counter {
 #define X(id, name, unit, kind, help) CLIENT_##id,
 	CLIENT_COUNTERS(X)
@@ -100,6 +150,20 @@ enum store_counter {
 
 enum counter_kind { COUNTER, GAUGE };
 
+enum peer_counter {
+#define X(id, name, unit, kind, help) PEER_##id,
+	PEER_COUNTERS(X)
+#undef X
+		PEER_COUNTER_NR
+};
+
+enum lender_counter {
+#define X(id, name, unit, kind, help) LENDER_##id,
+	LENDER_COUNTERS(X)
+#undef X
+		LENDER_COUNTER_NR
+};
+
 struct counter_info {
 	const char *name;
 	const char *unit;
@@ -109,6 +173,8 @@ struct counter_info {
 
 extern const struct counter_info client_counter_info[CLIENT_COUNTER_NR];
 extern const struct counter_info store_counter_info[STORE_COUNTER_NR];
+extern const struct counter_info peer_counter_info[PEER_COUNTER_NR];
+extern const struct counter_info lender_counter_info[LENDER_COUNTER_NR];
 
 typedef _Atomic uint64_t counter_t;
 
