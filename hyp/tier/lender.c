@@ -209,6 +209,7 @@ static void link_over(struct conn *conn)
 static void turn(struct conn *conn, uint64_t now)
 {
 	struct names names;
+	uint32_t left;
 
 	conn->ready = false;
 	if (link_step(&conn->link, now)) {
@@ -225,11 +226,14 @@ static void turn(struct conn *conn, uint64_t now)
 	if (conn_input(conn, now))
 		conn->ready = true;
 	conn_tell(conn, now);
+	left = buffer_used(&conn->link.in);
 	if (buffer_used(&conn->link.out) && link_step(&conn->link, now)) {
 		link_over(conn);
 		return;
 	}
-	if (link_pending(&conn->link) && buffer_room(&conn->link.in))
+	/* What is in memory already, epoll does not tell of. */
+	if (buffer_used(&conn->link.in) > left ||
+	    (link_pending(&conn->link) && buffer_room(&conn->link.in)))
 		conn->ready = true;
 	if (conn->state == CONN_ENDING && !buffer_used(&conn->link.out))
 		hang_up(conn);

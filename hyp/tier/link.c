@@ -261,7 +261,7 @@ void link_names(const struct link *link, struct names *names)
 	const char *secret;
 	unsigned nr = 0;
 
-	names->nr = 0;
+	memset(names, 0, sizeof(*names));
 	secret = link->server ? gnutls_psk_server_get_username(link->tls) : NULL;
 	if (secret) {
 		add_name(names, secret, strlen(secret));

@@ -174,7 +174,6 @@ void peers_take(struct peers *peers)
 		peers->submitted[kind] = NULL;
 		peers->submitted_last[kind] = &peers->submitted[kind];
 	}
-	peers->woken = false;
 	pthread_mutex_unlock(&peers->lock);
 	for (unsigned kind = 0; kind < OP_KINDS; kind++)
 		deal_out(peers, requests[kind], kind);
@@ -252,6 +251,8 @@ static bool obey(struct peers *peers, uint64_t now)
 	changed = peers->changed;
 	stop = peers->stop;
 	peers->changed = false;
+	/* What comes from here on wakes again: all that is asked for is looked at after this. */
+	peers->woken = false;
 	pthread_mutex_unlock(&peers->lock);
 	for (unsigned i = 0; changed && i < atomic_load(&peers->nr); i++)
 		obey_peer(peers->peers[i], now);

@@ -2,7 +2,8 @@
 tier_tests = tests/tier/peers
 check_PROGRAMS += $(tier_tests)
 TESTS += $(tier_tests)
-TIER_WORLD = tests/tier/keeper.c tests/tier/pki.c tests/tier/pki.h tests/tier/world.c tests/tier/world.h
+TIER_WORLD = tests/tier/keeper.c tests/tier/load.c tests/tier/pki.c tests/tier/pki.h \
+	tests/tier/proxy.c tests/tier/world.c tests/tier/world.h
 TIER_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS)
 TIER_TEST_LIBS = libtest.a $(TIER_LIBS)
 

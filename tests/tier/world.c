@@ -224,11 +224,14 @@ void ask_put(struct ask *ask, uint64_t blob, uint32_t client, uint16_t copies)
 
 void ask_get(struct ask *ask, uint64_t blob, uint32_t client, const uint16_t *holders)
 {
+	uint16_t copy[TIER_COPIES];
+
+	memcpy(copy, holders, sizeof(copy));
 	atomic_store(&ask->answers, 0);
 	memset(ask->bytes, 0xee, sizeof(ask->bytes));
 	ask->request = (struct tier_request){
 		.blob = blob, .bytes = ask->bytes, .client = client, .done = on_done, .arg = ask};
-	memcpy(ask->request.holders, holders, sizeof(ask->request.holders));
+	memcpy(ask->request.holders, copy, sizeof(copy));
 	owner.tier->ops->get(owner.tier, &ask->request);
 }
 

@@ -129,6 +129,21 @@ struct ask {
 void ask_put(struct ask *ask, uint64_t blob, uint32_t client, uint16_t copies);
 void ask_get(struct ask *ask, uint64_t blob, uint32_t client, const uint16_t *holders);
 
+/* Each of many requests, from several threads; what is known of each blob, and the end of it. */
+struct load;
+struct load *load_begin(unsigned threads, unsigned blobs);
+void load_stop(struct load *load); /* waits until every request has its one answer */
+uint64_t load_turns(const struct load *load);
+uint64_t load_failed(const struct load *load); /* answers that were errors */
+
+/*
+ * Every blob with at least one holder of which it is not known that it lost everything comes back
+ * right. The number of blobs.
+ */
+unsigned load_verify(struct load *load);
+void load_forget(struct load *load); /* deletes them all */
+void load_end(struct load *load);
+
 /* Waits until there is an answer and, a while later, that there is only one. */
 int ask_wait(struct ask *ask);
 int ask_renew(uint16_t holder, uint64_t first, uint64_t end, const uint64_t *blobs, uint32_t nr,
@@ -154,6 +169,8 @@ struct proxy;
 struct proxy *proxy_begin(uint16_t to);
 uint16_t proxy_port(const struct proxy *proxy);
 void proxy_set(struct proxy *proxy, enum proxy_fault fault, unsigned ms);
+bool proxy_is(const struct proxy *proxy,
+	      enum proxy_fault fault); /* CORRUPT and TRUNCATE: not yet */
 void proxy_end(struct proxy *proxy);
 
 #endif
