@@ -23,8 +23,9 @@
 #include "base/log.h"
 
 #define EVENTS 64
-#define TICK_MS 100 /* how exactly times are kept while somebody is connected */
-#define ACCEPTS 16  /* at once */
+#define TICK_MS 100  /* how exactly times are kept while somebody is connected */
+#define OVER_MS 1000 /* that the other side has to hang up */
+#define ACCEPTS 16   /* at once */
 
 static uint64_t ms(uint32_t value, uint32_t standard)
 {
@@ -195,14 +196,26 @@ static bool accept_one(struct lender *lender, uint64_t now)
 	return true;
 }
 
-/* The link has ended, or never came up. */
-static void link_over(struct conn *conn)
+/* So that a refusal is read, not lost. */
+static void let_go(struct conn *conn, uint64_t now)
 {
-	if (conn->state == CONN_TLS) {
-		counter_add(&conn->lender->counters[LENDER_REFUSED_TLS], 1);
-		log_limited(LOG_WARN, "a peer that connected is refused: %s", conn->link.why);
+	conn_forget(conn);
+	link_end(&conn->link);
+	conn->state = CONN_OVER;
+	conn->ready = true;
+	conn->link.moved = now;
+}
+
+/* The link has ended, or never came up. */
+static void link_over(struct conn *conn, uint64_t now)
+{
+	if (conn->state != CONN_TLS) {
+		hang_up(conn);
+		return;
 	}
-	hang_up(conn);
+	counter_add(&conn->lender->counters[LENDER_REFUSED_TLS], 1);
+	log_limited(LOG_WARN, "a peer that connected is refused: %s", conn->link.why);
+	let_go(conn, now);
 }
 
 /* As much as it may have until it is the others' turn. */
@@ -212,11 +225,16 @@ static void turn(struct conn *conn, uint64_t now)
 	uint32_t left;
 
 	conn->ready = false;
+	if (conn->state == CONN_OVER) {
+		if (link_drain(&conn->link) || link_poll(&conn->link, conn->lender->epoll, conn))
+			hang_up(conn);
+		return;
+	}
 	if (link_step(&conn->link, now)) {
 		/* What came before the end is done still: deletes are not sent again. */
 		while (conn_input(conn, now))
 			;
-		link_over(conn);
+		link_over(conn, now);
 		return;
 	}
 	if (conn->state == CONN_TLS && conn->link.open) {
@@ -228,7 +246,7 @@ static void turn(struct conn *conn, uint64_t now)
 	conn_tell(conn, now);
 	left = buffer_used(&conn->link.in);
 	if (buffer_used(&conn->link.out) && link_step(&conn->link, now)) {
-		link_over(conn);
+		link_over(conn, now);
 		return;
 	}
 	/* What is in memory already, epoll does not tell of. */
@@ -236,7 +254,7 @@ static void turn(struct conn *conn, uint64_t now)
 	    (link_pending(&conn->link) && buffer_room(&conn->link.in)))
 		conn->ready = true;
 	if (conn->state == CONN_ENDING && !buffer_used(&conn->link.out))
-		hang_up(conn);
+		let_go(conn, now);
 	else if (link_poll(&conn->link, conn->lender->epoll, conn))
 		hang_up(conn);
 }
@@ -251,6 +269,8 @@ static bool is_late(const struct conn *conn, uint64_t now)
 		return now - link->began > ms(times->hello, 5000);
 	if (conn->state == CONN_ENDING)
 		return now - link->moved > ms(times->hello, 5000);
+	if (conn->state == CONN_OVER)
+		return now - link->moved > OVER_MS * CLOCK_MS;
 	return now - link->heard > silence ||
 	       (buffer_used(&link->out) && now - link->moved > silence);
 }
@@ -262,7 +282,8 @@ static void check_times(struct lender *lender, uint64_t now)
 
 		if (conn->state == CONN_FREE || !is_late(conn, now))
 			continue;
-		counter_add(&lender->counters[LENDER_LATE], 1);
+		if (conn->state != CONN_OVER)
+			counter_add(&lender->counters[LENDER_LATE], 1);
 		hang_up(conn);
 	}
 }
@@ -294,7 +315,7 @@ static bool obey(struct lender *lender)
 		if (!denied || (conn->state != CONN_HELLO && conn->state != CONN_SERVING))
 			continue;
 		if (!lender_is_allowed(lender, &conn->names, &which))
-			hang_up(conn);
+			conn_deny(conn);
 	}
 	return !stop;
 }

@@ -65,6 +65,13 @@ __attribute__((format(printf, 5, 6))) static void end_with(struct conn *conn,
 
 /* ---- Who it is ------------------------------------------------------------------------------ */
 
+void conn_deny(struct conn *conn)
+{
+	count(conn, LENDER_REFUSED_NAME, 1);
+	end_with(conn, TMEM_PEER_E_DENIED, 0, 0, "%s is not allowed to keep blobs on %s",
+		 conn->name, conn->lender->settings.self.name);
+}
+
 void conn_names(struct conn *conn, const struct names *names)
 {
 	const char *which;
@@ -72,13 +79,10 @@ void conn_names(struct conn *conn, const struct names *names)
 	conn->names = *names;
 	conn->state = CONN_HELLO;
 	snprintf(conn->name, sizeof(conn->name), "%s", names->nr ? names->name[0] : "(no name)");
-	if (lender_is_allowed(conn->lender, names, &which)) {
+	if (lender_is_allowed(conn->lender, names, &which))
 		snprintf(conn->name, sizeof(conn->name), "%s", which);
-		return;
-	}
-	count(conn, LENDER_REFUSED_NAME, 1);
-	end_with(conn, TMEM_PEER_E_DENIED, 0, 0, "%s is not allowed to keep blobs on %s",
-		 conn->name, conn->lender->settings.self.name);
+	else
+		conn_deny(conn);
 }
 
 /* What it has proved and what it says, in one number: two hosts never have the same. */

@@ -34,6 +34,7 @@ enum conn_state {
 	CONN_HELLO,   /* allowed by name, nothing said yet */
 	CONN_SERVING, /* welcomed */
 	CONN_ENDING,  /* the last frame is in `out` */
+	CONN_OVER,    /* all is said; waits for the other side to hang up */
 };
 
 struct conn {
@@ -96,6 +97,9 @@ uint32_t lender_leave_ms(struct lender *lender, uint64_t now);
 
 /* TLS is done: who it is, and whether it may. Without it the state is CONN_ENDING. */
 void conn_names(struct conn *conn, const struct names *names);
+
+/* Not allowed (any more): the state is CONN_ENDING. */
+void conn_deny(struct conn *conn);
 
 /*
  * Does what the first frame in `in` asks for and answers into `out`, when `out` has room for any

@@ -13,9 +13,11 @@
 #include <gnutls/x509.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define RECORD_MAX 16384u
+#define DRAINS 16
 #define HICCUPS 16 /* warnings and the like in one call */
 
 static int over(struct link *link, const char *what, const char *why)
@@ -99,6 +101,26 @@ static int tls_over(struct link *link, int error)
 	}
 }
 
+/* The other side's operator shall read what is wrong with its certificate, too. */
+static void send_alert(struct link *link, int error)
+{
+	gnutls_alert_description_t alert = GNUTLS_A_BAD_CERTIFICATE;
+	unsigned status;
+
+	if (error != GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR) {
+		gnutls_alert_send_appropriate(link->tls, error);
+		return;
+	}
+	status = gnutls_session_get_verify_cert_status(link->tls);
+	if (status & GNUTLS_CERT_REVOKED)
+		alert = GNUTLS_A_CERTIFICATE_REVOKED;
+	else if (status & GNUTLS_CERT_SIGNER_NOT_FOUND)
+		alert = GNUTLS_A_UNKNOWN_CA;
+	else if (status & GNUTLS_CERT_EXPIRED)
+		alert = GNUTLS_A_CERTIFICATE_EXPIRED;
+	gnutls_alert_send(link->tls, GNUTLS_AL_FATAL, alert);
+}
+
 static int shake_hands(struct link *link, uint64_t now)
 {
 	for (unsigned i = 0; i < HICCUPS; i++) {
@@ -115,7 +137,7 @@ static int shake_hands(struct link *link, uint64_t now)
 			return 0;
 		if (gnutls_error_is_fatal(r)) {
 			tls_over(link, r);
-			gnutls_alert_send_appropriate(link->tls, r);
+			send_alert(link, r);
 			return -1;
 		}
 	}
@@ -203,7 +225,8 @@ int link_poll(struct link *link, int epoll, void *data)
 	uint32_t polled = link->polled;
 
 	if (!link->open) {
-		event.events = gnutls_record_get_direction(link->tls) ? EPOLLOUT : EPOLLIN;
+		event.events = !link->ending && gnutls_record_get_direction(link->tls) ? EPOLLOUT
+										       : EPOLLIN;
 	} else {
 		event.events = buffer_room(&link->in) ? EPOLLIN : 0;
 		event.events |= buffer_used(&link->out) ? EPOLLOUT : 0;
@@ -273,6 +296,25 @@ void link_names(const struct link *link, struct names *names)
 	if (!gnutls_x509_crt_import(crt, &chain[0], GNUTLS_X509_FMT_DER))
 		certificate_names(crt, names);
 	gnutls_x509_crt_deinit(crt);
+}
+
+void link_end(struct link *link)
+{
+	if (link->open)
+		gnutls_bye(link->tls, GNUTLS_SHUT_WR);
+	link->open = false;
+	link->ending = true;
+	shutdown(link->fd, SHUT_WR);
+}
+
+bool link_drain(struct link *link)
+{
+	uint8_t bytes[4096];
+	ssize_t r = 1;
+
+	for (unsigned i = 0; i < DRAINS && r > 0; i++)
+		r = recv(link->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	return !r || (r < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 void link_close(struct link *link)

@@ -73,7 +73,8 @@ struct names {
 struct link {
 	int fd; /* -1: none */
 	gnutls_session_t tls;
-	bool open; /* the handshake is done */
+	bool open;   /* the handshake is done */
+	bool ending; /* link_end() was called */
 	bool server;
 	struct buffer in;
 	struct buffer out;
@@ -108,6 +109,14 @@ bool link_pending(const struct link *link);
 
 /* Who the other side has proved to be. Of an open link. */
 void link_names(const struct link *link, struct names *names);
+
+/*
+ * The last has been said. What the other side still sends has to be read, and thrown away, or the
+ * system would end the connection in a way that takes the last words with it. link_drain(): true
+ * when the other side has ended it too.
+ */
+void link_end(struct link *link);
+bool link_drain(struct link *link);
 
 /* May be called twice. */
 void link_close(struct link *link);
