@@ -1,6 +1,6 @@
 # The store. Its one public header is store.h.
 noinst_LIBRARIES += libstore.a
-libstore_a_CPPFLAGS = $(AM_CPPFLAGS) $(LZ4_CFLAGS) $(XXHASH_CFLAGS)
+libstore_a_CPPFLAGS = $(AM_CPPFLAGS) $(LZ4_CFLAGS) $(XXHASH_CFLAGS) $(GNUTLS_CFLAGS)
 libstore_a_SOURCES = \
 	hyp/store/store.h hyp/store/store_priv.h \
 	hyp/store/alloc.c hyp/store/alloc.h \
@@ -17,5 +17,6 @@ libstore_a_SOURCES = \
 	hyp/store/populate.c \
 	hyp/store/pressure.c \
 	hyp/store/rebuild.c \
+	hyp/store/seal.c hyp/store/seal.h \
 	hyp/store/store.c \
 	hyp/store/worker.c

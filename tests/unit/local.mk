@@ -10,7 +10,7 @@ UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_t
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
 	tests/unit/pages_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
-	tests/unit/stream_test \
+	tests/unit/seal_test tests/unit/stream_test \
 	tests/unit/vhost_memory_test tests/unit/vhost_queue_test tests/unit/vhost_saved_test \
 	tests/unit/xen_nodes_test
 check_PROGRAMS += $(UNIT_TESTS)
@@ -64,6 +64,10 @@ tests_unit_xen_nodes_test_LDADD = $(CUNIT_LIBS)
 tests_unit_rebuild_test_SOURCES = tests/unit/rebuild_test.c tests/unit/unit.h tests/unit/with_store.h
 tests_unit_rebuild_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_rebuild_test_LDADD = $(UNIT_LIBS)
+
+tests_unit_seal_test_SOURCES = tests/unit/seal_test.c tests/unit/unit.h
+tests_unit_seal_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_seal_test_LDADD = $(UNIT_LIBS)
 
 tests_unit_stream_test_SOURCES = tests/unit/stream_test.c tests/unit/unit.h tests/unit/with_store.h
 tests_unit_stream_test_CPPFLAGS = $(UNIT_CPPFLAGS) $(XXHASH_CFLAGS)
