@@ -17,6 +17,8 @@
 #define CLIENT_COUNTERS(X)                                                                         \
 	X(PAGES_EPHEMERAL, "pages_ephemeral", "pages", GAUGE, "ephemeral pages held")              \
 	X(PAGES_PERSISTENT, "pages_persistent", "pages", GAUGE, "persistent pages held")           \
+	X(PAGES_AWAY, "pages_away", "pages", GAUGE,                                                \
+	  "of the persistent pages: those with holders of a tier; 4096 logical bytes each")        \
 	X(PHYSICAL_BYTES, "physical_bytes", "bytes", GAUGE,                                        \
 	  "memory that the pages cost: size classes and descriptors")                              \
 	X(CREDITS, "credits", "pages", GAUGE, "pages reserved for posted puts")                    \
@@ -29,6 +31,12 @@
 	X(GETS_MISS, "gets_miss", "pages", COUNTER, "gets of handles that held nothing")           \
 	X(GETS_DAMAGED, "gets_damaged", "pages", COUNTER,                                          \
 	  "gets refused because the stored bytes did not match their checksum")                    \
+	X(GETS_AWAY, "gets_away", "pages", COUNTER,                                                \
+	  "gets that have to wait because the page is away; each try counts")                      \
+	X(PAGES_SENT, "pages_sent", "pages", COUNTER, "pages that went to holders of a tier")      \
+	X(PAGES_HOME, "pages_home", "pages", COUNTER, "pages that came back into memory")          \
+	X(PAGES_LOST, "pages_lost", "pages", COUNTER,                                              \
+	  "pages away that every holder has lost or gave wrong bytes for; gets of them fail")      \
 	X(FLUSHED, "flushed", "pages", COUNTER,                                                    \
 	  "pages dropped by flush page, flush object and destroy pool")                            \
 	X(EVICTED, "evicted", "pages", COUNTER, "ephemeral pages dropped to make room")            \
@@ -81,6 +89,20 @@
 	X(GROWTH_BYTES, "growth_bytes", "bytes", GAUGE,                                            \
 	  "physical memory that the pool may still take: pool_max, host_reserve, control groups")  \
 	X(SWEPT, "swept", "pages", COUNTER, "pages of destroyed pools freed")                      \
+	X(AWAY_BYTES, "away_bytes", "bytes", GAUGE,                                                \
+	  "logical bytes of pages that are with holders of a tier")                                \
+	X(TIER_FLIGHTS, "tier_flights", "requests", GAUGE, "requests that the tier works on")      \
+	X(TIER_STALE, "tier_stale", "pages", COUNTER,                                              \
+	  "pages sent away in vain: changed or flushed meanwhile")                                 \
+	X(TIER_FULL, "tier_full", "pages", COUNTER, "pages that no holder had room for")           \
+	X(TIER_UNREACHABLE, "tier_unreachable", "requests", COUNTER,                               \
+	  "requests that failed because a holder did not answer")                                  \
+	X(TIER_LIES, "tier_lies", "blobs", COUNTER,                                                \
+	  "blobs that came back other than they were sent")                                        \
+	X(TIER_SERVED, "tier_served", "pages", COUNTER,                                            \
+	  "gets answered without room in memory for the page")                                     \
+	X(TIER_DELETES_DROPPED, "tier_deletes_dropped", "blobs", COUNTER,                          \
+	  "deletes that found no room to wait; made good when holders are told what is live")      \
 	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \
 	X(REBUILD_NS, "rebuild_ns", "nanoseconds", GAUGE, "time that the rebuild took")
 
