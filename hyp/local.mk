@@ -9,6 +9,7 @@ libbase_a_SOURCES = \
 	hyp/base/sigbus.c hyp/base/sigbus.h
 
 include hyp/store/local.mk
+include hyp/tier/local.mk
 include hyp/vhost/local.mk
 include hyp/front/local.mk
 include hyp/stream/local.mk
@@ -19,4 +20,5 @@ tmemd_SOURCES = hyp/tmemd.c hyp/tmemd_priv.h hyp/clients.c hyp/disks.c hyp/peers
 	hyp/streams.c
 tmemd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENT_CFLAGS) -DTMEMD_CONFIG='"$(sysconfdir)/tmemd/tmemd.conf"'
 tmemd_LDADD = libcontrol.a libstream.a libfront.a libvhost.a libstore.a libbase.a $(EVENT_LIBS) $(INIH_LIBS) \
-	$(JANSSON_LIBS) $(SYSTEMD_LIBS) $(SECCOMP_LIBS) $(XEN_LIBS) $(LZ4_LIBS) $(XXHASH_LIBS)
+	$(JANSSON_LIBS) $(SYSTEMD_LIBS) $(SECCOMP_LIBS) $(XEN_LIBS) $(LZ4_LIBS) $(XXHASH_LIBS) \
+	$(GNUTLS_LIBS)

@@ -1,6 +1,7 @@
 # Tests and benchmarks.
 include tests/cli/local.mk
 include tests/model/local.mk
+include tests/tier/local.mk
 include tests/unit/local.mk
 include tests/service/local.mk
 include tests/start/local.mk

@@ -19,4 +19,4 @@ counters_man_LDADD = libbase.a
 tmemd-counters.7: counters-man$(EXEEXT)
 	$(AM_V_GEN)./counters-man$(EXEEXT) > $@.tmp && mv $@.tmp $@
 
-EXTRA_DIST += docs/cases.md docs/control-protocol.md docs/operators-guide.md
+EXTRA_DIST += docs/cases.md docs/control-protocol.md docs/operators-guide.md docs/peer-protocol.md

@@ -17,6 +17,8 @@
 #define CLIENT_COUNTERS(X)                                                                         \
 	X(PAGES_EPHEMERAL, "pages_ephemeral", "pages", GAUGE, "ephemeral pages held")              \
 	X(PAGES_PERSISTENT, "pages_persistent", "pages", GAUGE, "persistent pages held")           \
+	X(PAGES_AWAY, "pages_away", "pages", GAUGE,                                                \
+	  "of the persistent pages: those with holders of a tier; 4096 logical bytes each")        \
 	X(PHYSICAL_BYTES, "physical_bytes", "bytes", GAUGE,                                        \
 	  "memory that the pages cost: size classes and descriptors")                              \
 	X(CREDITS, "credits", "pages", GAUGE, "pages reserved for posted puts")                    \
@@ -29,6 +31,12 @@
 	X(GETS_MISS, "gets_miss", "pages", COUNTER, "gets of handles that held nothing")           \
 	X(GETS_DAMAGED, "gets_damaged", "pages", COUNTER,                                          \
 	  "gets refused because the stored bytes did not match their checksum")                    \
+	X(GETS_AWAY, "gets_away", "pages", COUNTER,                                                \
+	  "gets that have to wait because the page is away; each try counts")                      \
+	X(PAGES_SENT, "pages_sent", "pages", COUNTER, "pages that went to holders of a tier")      \
+	X(PAGES_HOME, "pages_home", "pages", COUNTER, "pages that came back into memory")          \
+	X(PAGES_LOST, "pages_lost", "pages", COUNTER,                                              \
+	  "pages away that every holder has lost or gave wrong bytes for; gets of them fail")      \
 	X(FLUSHED, "flushed", "pages", COUNTER,                                                    \
 	  "pages dropped by flush page, flush object and destroy pool")                            \
 	X(EVICTED, "evicted", "pages", COUNTER, "ephemeral pages dropped to make room")            \
@@ -81,8 +89,72 @@
 	X(GROWTH_BYTES, "growth_bytes", "bytes", GAUGE,                                            \
 	  "physical memory that the pool may still take: pool_max, host_reserve, control groups")  \
 	X(SWEPT, "swept", "pages", COUNTER, "pages of destroyed pools freed")                      \
+	X(AWAY_BYTES, "away_bytes", "bytes", GAUGE,                                                \
+	  "logical bytes of pages that are with holders of a tier")                                \
+	X(TIER_FLIGHTS, "tier_flights", "requests", GAUGE, "requests that the tier works on")      \
+	X(TIER_STALE, "tier_stale", "pages", COUNTER,                                              \
+	  "pages sent away in vain: changed or flushed meanwhile")                                 \
+	X(TIER_FULL, "tier_full", "pages", COUNTER, "pages that no holder had room for")           \
+	X(TIER_UNREACHABLE, "tier_unreachable", "requests", COUNTER,                               \
+	  "requests that failed because a holder did not answer")                                  \
+	X(TIER_LIES, "tier_lies", "blobs", COUNTER,                                                \
+	  "blobs that came back other than they were sent")                                        \
+	X(TIER_SERVED, "tier_served", "pages", COUNTER,                                            \
+	  "gets answered without room in memory for the page")                                     \
+	X(TIER_DELETES_DROPPED, "tier_deletes_dropped", "blobs", COUNTER,                          \
+	  "deletes that found no room to wait; made good when holders are told what is live")      \
 	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \
 	X(REBUILD_NS, "rebuild_ns", "nanoseconds", GAUGE, "time that the rebuild took")
+
+/* One set for each peer that lends to this host. */
+#define PEER_COUNTERS(X)                                                                           \
+	X(CONNECTS, "connects", "connections", COUNTER, "connections that came up")                \
+	X(CONNECTS_FAILED, "connects_failed", "connections", COUNTER,                              \
+	  "attempts that did not come up: no answer, TLS, refused")                                \
+	X(CUT, "cut", "connections", COUNTER, "connections that ended while they were up")         \
+	X(LATE, "late", "connections", COUNTER, "of these: silent, or an answer came too late")    \
+	X(LOST, "lost", "events", COUNTER, "times that it had lost all of our blobs")              \
+	X(PUTS, "puts", "blobs", COUNTER, "blobs that it took")                                    \
+	X(PUTS_FULL, "puts_full", "blobs", COUNTER, "blobs that it had no room for")               \
+	X(PUTS_FAILED, "puts_failed", "blobs", COUNTER, "blobs of which it is not known")          \
+	X(PUTS_UNDONE, "puts_undone", "blobs", COUNTER,                                            \
+	  "blobs deleted again because another copy could not be made")                            \
+	X(GETS, "gets", "blobs", COUNTER, "blobs that came back")                                  \
+	X(GETS_ABSENT, "gets_absent", "blobs", COUNTER, "blobs that it did not have")              \
+	X(GETS_FAILED, "gets_failed", "blobs", COUNTER, "gets without an answer, or refused")      \
+	X(GETS_HEDGED, "gets_hedged", "blobs", COUNTER,                                            \
+	  "gets that went to another holder too because this one took long")                       \
+	X(DELETES, "deletes", "blobs", COUNTER, "deletes sent")                                    \
+	X(DELETES_DROPPED, "deletes_dropped", "blobs", COUNTER,                                    \
+	  "deletes not sent, left to a renewal: too many were waiting")                            \
+	X(RENEWALS, "renewals", "ranges", COUNTER, "ranges renewed")                               \
+	X(BYTES_OUT, "bytes_out", "bytes", COUNTER, "physical bytes of blobs sent")                \
+	X(BYTES_IN, "bytes_in", "bytes", COUNTER, "physical bytes of blobs that came back")        \
+	X(IN_FLIGHT, "in_flight", "requests", GAUGE, "requests without an answer")                 \
+	X(BLOBS, "blobs", "blobs", GAUGE, "blobs that it holds for this host, as it says")
+
+/* One set for what this host lends. */
+#define LENDER_COUNTERS(X)                                                                         \
+	X(OWNERS, "owners", "connections", GAUGE, "hosts that are connected")                      \
+	X(CONNECTS, "connects", "connections", COUNTER, "connections that were welcomed")          \
+	X(REFUSED_TLS, "refused_tls", "connections", COUNTER,                                      \
+	  "no TLS session: certificate or secret wrong, expired, or no TLS at all")                \
+	X(REFUSED_NAME, "refused_name", "connections", COUNTER, "the name is not allowed")         \
+	X(REFUSED_HELLO, "refused_hello", "connections", COUNTER,                                  \
+	  "version, size, epoch or session do not fit")                                            \
+	X(REFUSED_BUSY, "refused_busy", "connections", COUNTER, "too many connections")            \
+	X(BROKEN, "broken", "connections", COUNTER, "connections cut for frames out of form")      \
+	X(LATE, "late", "connections", COUNTER,                                                    \
+	  "connections cut: silent, or their answers were not read")                               \
+	X(PUTS, "puts", "blobs", COUNTER, "blobs taken")                                           \
+	X(PUTS_FULL, "puts_full", "blobs", COUNTER, "blobs refused for want of room")              \
+	X(GETS, "gets", "blobs", COUNTER, "blobs given back")                                      \
+	X(GETS_ABSENT, "gets_absent", "blobs", COUNTER, "gets of blobs that are not here")         \
+	X(FAILED, "failed", "blobs", COUNTER, "puts and gets that failed otherwise")               \
+	X(DELETES, "deletes", "blobs", COUNTER, "deletes")                                         \
+	X(RENEWALS, "renewals", "ranges", COUNTER, "ranges renewed")                               \
+	X(BYTES_IN, "bytes_in", "bytes", COUNTER, "physical bytes of blobs taken")                 \
+	X(BYTES_OUT, "bytes_out", "bytes", COUNTER, "physical bytes of blobs given back")
 
 enum client_counter {
 #define X(id, name, unit, kind, help) CLIENT_##id,
@@ -100,6 +172,20 @@ enum store_counter {
 
 enum counter_kind { COUNTER, GAUGE };
 
+enum peer_counter {
+#define X(id, name, unit, kind, help) PEER_##id,
+	PEER_COUNTERS(X)
+#undef X
+		PEER_COUNTER_NR
+};
+
+enum lender_counter {
+#define X(id, name, unit, kind, help) LENDER_##id,
+	LENDER_COUNTERS(X)
+#undef X
+		LENDER_COUNTER_NR
+};
+
 struct counter_info {
 	const char *name;
 	const char *unit;
@@ -109,6 +195,8 @@ struct counter_info {
 
 extern const struct counter_info client_counter_info[CLIENT_COUNTER_NR];
 extern const struct counter_info store_counter_info[STORE_COUNTER_NR];
+extern const struct counter_info peer_counter_info[PEER_COUNTER_NR];
+extern const struct counter_info lender_counter_info[LENDER_COUNTER_NR];
 
 typedef _Atomic uint64_t counter_t;
 

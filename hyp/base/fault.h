@@ -10,8 +10,8 @@
  * a kill anywhere between two of them leaves what a kill at the first would. The kind says which
  * test kills at each of them: FAIL, STORE, REBUILD: tests/model/enumerate, FRONT:
  * tests/service/enumerate, DISK: tests/service/disk_restart, SESSION: tests/service/disk_fdstore,
- * STREAM: tests/service/stream. A point that its test never passes makes that test fail. SLOW is no
- * step: there a test makes one thread late, so that another comes first.
+ * STREAM: tests/service/stream, AWAY: tests/model/away. A point that its test never passes makes
+ * that test fail. SLOW is no step: there a test makes one thread late, so that another comes first.
  *
  * Tests arm points by fault_arm(), or from outside by the environment variable TMEMD_FAULTS:
  * "name=action[:skip[:count]]" separated by commas; action is fail, kill or sleep (1 ms); the
@@ -104,7 +104,21 @@
 	X(RESTORE_NOTED, "restore_noted", STREAM, "noted as whole, no guest was told")             \
 	X(RESTORE_GIVEN_UP, "restore_given_up", STREAM, "nothing is there any more, still noted")  \
 	X(DISK_RESTORED, "disk_restored", STREAM,                                                  \
-	  "the record names the new content, the old one is still there")
+	  "the record names the new content, the old one is still there")                          \
+	X(ARENA_GROWN, "arena_grown", AWAY,                                                        \
+	  "the file of an old format is longer, not yet named new")                                \
+	X(CLIENT_KEY_WRITTEN, "client_key_written", AWAY,                                          \
+	  "a key in the arena, not marked as whole")                                               \
+	X(BLOBS_RESERVED, "blobs_reserved", AWAY, "numbers of blobs reserved, none is used")       \
+	X(AWAY_SENT, "away_sent", AWAY, "holders have the page, no record says so")                \
+	X(AWAY_FILLED, "away_filled", AWAY, "where a page is was written, the page is still here") \
+	X(AWAY_PUBLISHED, "away_published", AWAY, "the page is away, its place here not free")     \
+	X(AWAY_DROPPED, "away_dropped", AWAY,                                                      \
+	  "a page that was away is gone, its holders not told")                                    \
+	X(HOME_COPIED, "home_copied", AWAY, "a page has come home, it still counts as away")       \
+	X(HOME_PUBLISHED, "home_published", AWAY, "a page is here, its holders still have it")     \
+	X(COPY_MADE, "copy_made", AWAY, "another holder has a copy, no record says so")            \
+	X(COPY_PUBLISHED, "copy_published", AWAY, "recorded, the holder that is left not told")
 
 enum fault_point {
 #define X(id, name, kind, text) FAULT_##id,
@@ -121,6 +135,7 @@ enum fault_kind {
 	FAULT_KIND_DISK,    /* a step of a disk and its queues */
 	FAULT_KIND_SESSION, /* a step of a front end's connection that is kept over a restart */
 	FAULT_KIND_STREAM,  /* a step of a restore */
+	FAULT_KIND_AWAY,    /* a step of a page's way to holders and back */
 	FAULT_KIND_SLOW,    /* between two steps of one thread */
 };
 

@@ -181,7 +181,7 @@ static int read_block(struct disk *disk, const struct vhost_chain *chain,
 	uint8_t *there = piece(chain, request, DISK_BLOCK), *page = there ? there : buffer;
 	int r = store_get(disk->store, handle, page);
 
-	if (r < 0)
+	if (r < 0 || r == STORE_AWAY)
 		return r;
 	if (!r)
 		memset(page, 0, DISK_BLOCK);

@@ -146,7 +146,7 @@ static bool execute(struct ring *ring, uint32_t position, uint16_t number,
 	int status = run(ring, position, copy, slot);
 	uint64_t sum = 0;
 
-	if (status == STORE_AWAY)
+	if (copy->op == TMEM_GET_PAGE && status == STORE_AWAY)
 		return false;
 	if (copy->op == TMEM_GET_PAGE && status == 1 &&
 	    atomic_load_explicit(&ring->client->sums, memory_order_relaxed))

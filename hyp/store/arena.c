@@ -30,9 +30,27 @@ static uint64_t round_chunk(uint64_t n)
 	return (n + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
 }
 
+/* As if the format were 1, so that a change of it is one store. */
 static uint64_t superblock_check(const struct superblock *sb)
 {
-	return XXH3_64bits(sb, offsetof(struct superblock, check));
+	struct superblock copy;
+
+	memcpy(&copy, sb, sizeof(copy));
+	copy.format = ARENA_FORMAT_1;
+	return XXH3_64bits(&copy, offsetof(struct superblock, check));
+}
+
+static uint64_t away_entries(const struct superblock *sb)
+{
+	uint64_t n = sb->max_descs + AWAY_KEYS;
+
+	return n > UINT32_MAX - 1 ? UINT32_MAX - 1 : n;
+}
+
+/* Bytes of the file with its away table. */
+static uint64_t whole_bytes(const struct superblock *sb)
+{
+	return sb->file_bytes + round_chunk(away_entries(sb) * sizeof(struct away_rec));
 }
 
 static void lay_out(struct superblock *sb, uint64_t capacity)
@@ -132,7 +150,7 @@ static int create_file(const char *path, uint64_t capacity, char *err, size_t er
 	fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		goto sys;
-	if (ftruncate(fd, sb.file_bytes) < 0 || fallocate(fd, 0, 0, sb.objects_off) < 0)
+	if (ftruncate(fd, whole_bytes(&sb)) < 0 || fallocate(fd, 0, 0, sb.objects_off) < 0)
 		goto sys;
 	fault(FAULT_ARENA_BEGUN);
 	/* Through a mapping: hugetlbfs has no write(). */
@@ -157,6 +175,12 @@ out:
 	return r;
 }
 
+/* The upgrade of a format 1 may have been killed when the file had grown already. */
+static bool size_sound(const struct superblock *sb, uint64_t size)
+{
+	return size == whole_bytes(sb) || (sb->format == ARENA_FORMAT_1 && size == sb->file_bytes);
+}
+
 static int check_superblock(const struct arena *arena, const struct superblock *sb, off_t size,
 			    char *err, size_t errlen)
 {
@@ -166,10 +190,11 @@ static int check_superblock(const struct arena *arena, const struct superblock *
 			 arena->path);
 		return -EPROTO;
 	}
-	if (sb->format != ARENA_FORMAT) {
+	if (sb->format != ARENA_FORMAT && sb->format != ARENA_FORMAT_1) {
 		snprintf(err, errlen,
-			 "%s has format %u, this release knows format %u; it was left as it is",
-			 arena->path, sb->format, ARENA_FORMAT);
+			 "%s has format %u, this release knows formats %u and %u; it was left as "
+			 "it is",
+			 arena->path, sb->format, ARENA_FORMAT_1, ARENA_FORMAT);
 		return -EPROTO;
 	}
 	if (sb->check != superblock_check(sb) || !layout_sound(sb)) {
@@ -177,10 +202,12 @@ static int check_superblock(const struct arena *arena, const struct superblock *
 			 arena->path);
 		return -EPROTO;
 	}
-	if ((uint64_t)size != sb->file_bytes) {
+	if (!size_sound(sb, size)) {
 		snprintf(err, errlen,
 			 "%s has %lld bytes where its superblock says %llu; it was left as it is",
-			 arena->path, (long long)size, (unsigned long long)sb->file_bytes);
+			 arena->path, (long long)size,
+			 (unsigned long long)(sb->format == ARENA_FORMAT_1 ? sb->file_bytes
+									   : whole_bytes(sb)));
 		return -EPROTO;
 	}
 	return 0;
@@ -209,7 +236,9 @@ static int read_superblock(struct arena *arena, struct superblock *sb, char *err
 
 static int map(struct arena *arena, const struct superblock *sb, char *err, size_t errlen)
 {
-	arena->base = mmap(NULL, sb->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+	arena->away_off = sb->file_bytes;
+	arena->bytes = whole_bytes(sb);
+	arena->base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
 			   arena->fd, 0);
 	if (arena->base == MAP_FAILED) {
 		arena->base = NULL;
@@ -218,10 +247,10 @@ static int map(struct arena *arena, const struct superblock *sb, char *err, size
 	}
 	/* Only advice: it does nothing on a mount without huge pages. */
 	if (!arena->hugetlb)
-		madvise(arena->base, sb->file_bytes, MADV_HUGEPAGE);
+		madvise(arena->base, arena->bytes, MADV_HUGEPAGE);
 	/* Children would share the mapping. */
-	madvise(arena->base, sb->file_bytes, MADV_DONTFORK);
-	madvise(arena->base, sb->file_bytes, MADV_DONTDUMP);
+	madvise(arena->base, arena->bytes, MADV_DONTFORK);
+	madvise(arena->base, arena->bytes, MADV_DONTDUMP);
 	arena->sb = (void *)arena->base;
 	arena->clients = (void *)(arena->base + sb->clients_off);
 	arena->pools = (void *)(arena->base + sb->pools_off);
@@ -229,6 +258,8 @@ static int map(struct arena *arena, const struct superblock *sb, char *err, size
 	arena->objects = (void *)(arena->base + sb->objects_off);
 	arena->descs = (void *)(arena->base + sb->descs_off);
 	arena->payload = arena->base + sb->payload_off;
+	arena->away = (void *)(arena->base + arena->away_off);
+	arena->max_away = away_entries(sb);
 	arena->nr_chunks = sb->capacity / CHUNK_BYTES;
 	return 0;
 }
@@ -290,11 +321,24 @@ fail:
 void arena_close(struct arena *arena)
 {
 	if (arena->base)
-		munmap(arena->base, arena->sb->file_bytes);
+		munmap(arena->base, arena->bytes);
 	arena->base = NULL;
 	if (arena->fd >= 0)
 		close(arena->fd); /* and with it the lock */
 	arena->fd = -1;
+}
+
+int arena_upgrade(struct arena *arena)
+{
+	if (atomic_load(&arena->sb->format) == ARENA_FORMAT)
+		return 0;
+	if (ftruncate(arena->fd, arena->bytes) < 0)
+		return -errno;
+	atomic_store(&arena->sb->away_high, 0);
+	atomic_store(&arena->sb->blobs, 0);
+	fault(FAULT_ARENA_GROWN);
+	atomic_store(&arena->sb->format, ARENA_FORMAT);
+	return 0;
 }
 
 int arena_populate(struct arena *arena, uint64_t off, uint64_t len)

@@ -127,6 +127,8 @@ static struct store_client *make_client(struct store *store, const char *name)
 		atomic_store_explicit(&rec->state, RECORD_LIVE, memory_order_release);
 		fault(FAULT_CLIENT_PUBLISHED);
 		client_begin(store, no);
+		/* Without a key its pages stay in memory. */
+		away_key_client(&store->clients[no]);
 		return &store->clients[no];
 	}
 	return NULL;
@@ -180,6 +182,22 @@ int store_client_each(struct store *store, int (*fn)(struct store_client *client
 	return r;
 }
 
+/* Admin lock held. Without shard locks nobody uses it: a flight that lands looks for the pool. */
+static void forget_key(struct store_client *client)
+{
+	struct store *store = client->store;
+
+	store_client_set_waker(client, NULL, NULL);
+	atomic_store(&client->rec->keyed, 0);
+	if (!client->seal)
+		return;
+	shards_lock(store);
+	seal_free(client->seal);
+	client->seal = NULL;
+	explicit_bzero(&store->arena.away[client - store->clients], AWAY_KEY_BYTES);
+	shards_unlock(store);
+}
+
 void store_client_remove(struct store_client *client)
 {
 	static const struct store_limits none;
@@ -194,6 +212,7 @@ void store_client_remove(struct store_client *client)
 	store_credits_revoke(client, store_credits(client));
 	pthread_mutex_lock(&store->admin);
 	apply_limits(client, &none);
+	forget_key(client);
 	atomic_store_explicit(&client->rec->state, RECORD_FREE, memory_order_release);
 	fault(FAULT_CLIENT_REMOVED);
 	client->rec = NULL;

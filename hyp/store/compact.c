@@ -77,7 +77,7 @@ static bool drain(struct store *store, uint32_t slab, enum alloc_right right)
 		pthread_mutex_lock(&shard->lock);
 		word = atomic_load(&store->arena.descs[owner - 1].word);
 		/* The guess was right if the page is live here and this is its shard. */
-		if (WORD_STATE(word) == DESC_LIVE && WORD_CODEC(word) != CODEC_SAME &&
+		if (WORD_STATE(word) == DESC_LIVE && word_has_place(word) &&
 		    WORD_LOC(word) == loc && guess_shard(store, owner) == shard)
 			room = move(store, owner, loc, right);
 		pthread_mutex_unlock(&shard->lock);

@@ -24,6 +24,7 @@ _Static_assert((int)CODEC_SAME == TMEM_STREAM_SAME && (int)CODEC_RAW == TMEM_STR
 	       "codecs of the arena are those of the stream");
 
 #define DROP_BATCH 256
+#define PATIENCE (30 * CLOCK_S)
 
 /* ---- Out ------------------------------------------------------------------------------------ */
 
@@ -33,6 +34,7 @@ struct store_walk {
 	unsigned shard;
 	bool inside; /* the cursor is among the shard's */
 	struct cursor cursor;
+	uint64_t patience;	   /* ns, for pages that are away */
 	uint64_t upto;		   /* of the shard that the walk is in */
 	uint64_t since[NR_SHARDS]; /* sequences that the pass before has seen */
 };
@@ -46,6 +48,7 @@ int store_walk_open(struct store_walk **out, struct store_client *client, uint32
 	if (!walk)
 		return -ENOMEM;
 	walk->client = client;
+	walk->patience = PATIENCE;
 	pool = pool_lookup(client, id, &walk->key.gen);
 	if (!pool || !pool_persistent(&client->store->pools[pool - 1])) {
 		free(walk);
@@ -76,38 +79,51 @@ static void leave(struct store_walk *walk, struct shard *shard)
 	walk->inside = false;
 }
 
-/* Copies the stored bytes of a page. False: they are damaged. */
-static bool copy_image(struct store_walk *walk, const struct desc *desc, struct store_image *image,
-		       uint8_t bytes[4096])
+/* Copies the stored bytes of a page. 1, -EIO damaged, or STORE_AWAY: they are to be waited for. */
+static int copy_image(struct store_walk *walk, uint32_t no, struct store_image *image,
+		      uint8_t bytes[4096], struct departures *departures)
 {
 	struct store *store = walk->client->store;
+	const struct desc *desc = &store->arena.descs[no - 1];
 	const struct object *object = &store->arena.objects[desc->object - 1];
 	uint64_t word = atomic_load_explicit(&desc->word, memory_order_acquire), same;
+	enum codec codec = WORD_CODEC(word);
 	struct key key;
+	int r = 1;
 
 	key_make(store, &key, walk->key.pool, object->id, desc->index);
+	key.gen = walk->key.gen;
 	if (!page_intact(store, &key, desc))
-		return false;
+		return -EIO;
+	if (codec == CODEC_AWAY)
+		r = away_image(store, &key, no, bytes, &codec, departures);
+	if (r != 1)
+		return r;
 	*image = (struct store_image){.index = desc->index,
-				      .codec = WORD_CODEC(word),
+				      .codec = codec,
 				      .len = (uint16_t)DESC_LEN(desc),
 				      .bytes = bytes};
-	if (image->codec == CODEC_SAME) {
+	if (codec == CODEC_SAME) {
 		same = page_same_word(desc, word);
 		image->len = sizeof(same);
 		memcpy(bytes, &same, sizeof(same));
-	} else {
+	} else if (word_has_place(word)) {
 		memcpy(bytes, alloc_bytes(&store->alloc, WORD_LOC(word)), image->len);
 	}
-	return true;
+	return 1;
 }
 
-/* Shard lock held. 1: there is no room for the next page; 0: the shard is done; -EIO. */
-static int gather(struct store_walk *walk, struct shard *shard, struct store_found *found)
+/*
+ * Shard lock held. 1: there is no room for the next page; 0: the shard is done; STORE_AWAY: the
+ * next page is being fetched; -EIO.
+ */
+static int gather(struct store_walk *walk, struct shard *shard, struct store_found *found,
+		  struct departures *departures)
 {
 	const struct arena *arena = &walk->client->store->arena;
 	uint64_t since = walk->since[walk->shard];
 	const struct desc *desc;
+	int r;
 
 	for (; walk->cursor.at; walk->cursor.at = desc->newer) {
 		const struct object *object;
@@ -128,10 +144,14 @@ static int gather(struct store_walk *walk, struct shard *shard, struct store_fou
 		}
 		if (found->nr == STORE_WALK_PAGES)
 			return 1;
-		if (!copy_image(walk, desc, &found->pages[found->nr], found->bytes[found->nr])) {
+		r = copy_image(walk, walk->cursor.at, &found->pages[found->nr],
+			       found->bytes[found->nr], departures);
+		if (r == STORE_AWAY)
+			return r;
+		if (r < 0) {
 			memcpy(found->object, object->id, sizeof(found->object));
 			found->kept[0] = desc->index;
-			return -EIO;
+			return r;
 		}
 		found->nr++;
 	}
@@ -140,24 +160,41 @@ static int gather(struct store_walk *walk, struct shard *shard, struct store_fou
 	return 0;
 }
 
-int store_walk_next(struct store_walk *walk, struct store_found *found)
+/* One look into the walk's shard; as gather(), or -ENOENT. */
+static int look(struct store_walk *walk, struct store_found *found)
 {
 	struct store *store = walk->client->store;
-	int r = 0;
+	struct shard *shard = &store->shards[walk->shard];
+	struct departures departures = {.nr = 0};
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&shard->lock);
+	if (pool_alive(store, &walk->key)) {
+		if (!walk->inside)
+			enter(walk, shard);
+		r = gather(walk, shard, found, &departures);
+	}
+	pthread_mutex_unlock(&shard->lock);
+	fetch_send(store, &departures);
+	return r;
+}
+
+int store_walk_next(struct store_walk *walk, struct store_found *found)
+{
+	uint64_t until = clock_ns() + walk->patience;
+	int r;
 
 	found->nr = found->nr_kept = 0;
 	while (walk->shard < NR_SHARDS) {
-		struct shard *shard = &store->shards[walk->shard];
-
-		pthread_mutex_lock(&shard->lock);
-		if (!pool_alive(store, &walk->key)) {
-			r = -ENOENT;
-		} else {
-			if (!walk->inside)
-				enter(walk, shard);
-			r = gather(walk, shard, found);
+		r = look(walk, found);
+		if (r == STORE_AWAY) {
+			/* What was found before it does not wait. */
+			if (found->nr || found->nr_kept)
+				return 1;
+			if (!away_wait(walk->client->store, until))
+				return -EHOSTUNREACH;
+			continue;
 		}
-		pthread_mutex_unlock(&shard->lock);
 		walk->shard += !r;
 		if (r)
 			return r;
@@ -166,6 +203,11 @@ int store_walk_next(struct store_walk *walk, struct store_found *found)
 	}
 	walk->shard = 0;
 	return 0;
+}
+
+void store_walk_patience(struct store_walk *walk, unsigned ms)
+{
+	walk->patience = ms * CLOCK_MS;
 }
 
 void store_walk_close(struct store_walk *walk)

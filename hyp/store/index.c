@@ -393,11 +393,23 @@ void page_link(struct store *store, struct shard *shard, uint32_t no, uint64_t h
 		object->high = desc->index;
 }
 
+/* The hand that stands at a page that leaves its list goes on. */
+static void lead_hand(struct store *store, struct shard *shard, uint32_t no)
+{
+	const struct desc *desc = &store->arena.descs[no - 1];
+	uint32_t *hand = &shard->hands[store->arena.objects[desc->object - 1].pool - 1];
+
+	if (*hand == no)
+		*hand = desc->newer;
+}
+
 void page_unlink(struct store *store, struct shard *shard, uint32_t no, uint64_t hash)
 {
 	for (struct cursor *cursor = shard->cursors; cursor; cursor = cursor->next)
 		if (cursor->at == no)
 			cursor->at = store->arena.descs[no - 1].newer;
+	if (shard->hands)
+		lead_hand(store, shard, no);
 	list_del(store, list_of(store, shard, no), no);
 	table_remove(store, &shard->pages, true, no, hash);
 	store->arena.objects[store->arena.descs[no - 1].object - 1].pages--;
@@ -442,7 +454,7 @@ void index_prefetch(struct store *store, const struct key *keys, unsigned nr)
 	for (unsigned i = 0; i < found; i++) {
 		uint64_t word = atomic_load_explicit(&desc[i]->word, memory_order_relaxed);
 
-		if (WORD_CODEC(word) == CODEC_SAME || !WORD_LOC(word) ||
+		if (!word_has_place(word) || !WORD_LOC(word) ||
 		    WORD_LOC(word) > store->arena.sb->capacity / 8)
 			continue;
 		for (unsigned line = 0; line < PREFETCH_LINES; line++)

@@ -39,9 +39,9 @@ uint32_t page_cost(const struct store *store, const struct desc *desc)
 {
 	uint64_t word = atomic_load_explicit(&desc->word, memory_order_relaxed);
 
-	if (WORD_CODEC(word) == CODEC_SAME)
-		return sizeof(*desc);
-	return sizeof(*desc) + alloc_size_at(&store->alloc, WORD_LOC(word));
+	if (word_has_place(word))
+		return sizeof(*desc) + alloc_size_at(&store->alloc, WORD_LOC(word));
+	return sizeof(*desc) + (WORD_CODEC(word) == CODEC_AWAY ? sizeof(struct away_rec) : 0);
 }
 
 uint64_t page_same_word(const struct desc *desc, uint64_t word)
@@ -59,9 +59,12 @@ void page_drop(struct store *store, struct shard *shard, uint32_t no)
 
 	atomic_store_explicit(&desc->word, 0, memory_order_release);
 	fault(FAULT_FLUSH_HALF);
-	if (WORD_CODEC(word) != CODEC_SAME) {
+	if (word_has_place(word)) {
 		shard->stored_bytes -= DESC_LEN(desc);
 		alloc_free(&store->alloc, WORD_LOC(word));
+	} else if (WORD_CODEC(word) == CODEC_AWAY) {
+		counter_sub(&pool->owner->counters[CLIENT_PAGES_AWAY], 1);
+		away_dropped(store, word);
 	}
 	hash = object_hash(store, object->pool - 1, object->id);
 	page_unlink(store, shard, no, page_hash(hash, desc->index));
@@ -318,6 +321,12 @@ bool page_intact(const struct store *store, const struct key *key, const struct 
 	if (WORD_CODEC(word) == CODEC_SAME) {
 		same = page_same_word(desc, word);
 		len = sizeof(same);
+	} else if (WORD_CODEC(word) == CODEC_AWAY) {
+		/* The bytes are elsewhere: does the entry belong to the descriptor? */
+		return WORD_LOC(word) >= AWAY_KEYS &&
+		       WORD_LOC(word) < atomic_load(&store->arena.sb->away_high) &&
+		       away_check(store, key, desc, (uint32_t)WORD_LOC(word)) ==
+			       store->arena.away[WORD_LOC(word)].check;
 	} else {
 		/* Memory may have been damaged since: no access beyond the arena. */
 		if (len > MAX_STORED || !WORD_LOC(word) ||
@@ -346,8 +355,27 @@ static int read_page(struct store *store, const struct key *key, const struct de
 		       : -EIO;
 }
 
+static bool is_away(const struct desc *desc)
+{
+	return WORD_CODEC(atomic_load_explicit(&desc->word, memory_order_relaxed)) == CODEC_AWAY;
+}
+
+/* Shard lock held. */
+static int get_away(struct store_client *client, const struct key *key, uint32_t no, void *page,
+		    unsigned flags, struct departures *departures)
+{
+	int r = -EIO;
+
+	if (page_intact(client->store, key, &client->store->arena.descs[no - 1]))
+		r = away_read(client->store, key, no, page, flags, departures);
+	count(client, r == 1		? CLIENT_GETS_HIT
+		      : r == STORE_AWAY ? CLIENT_GETS_AWAY
+					: CLIENT_GETS_DAMAGED);
+	return r;
+}
+
 static int get_locked(struct store_client *client, struct shard *shard, const struct key *key,
-		      void *page)
+		      void *page, unsigned get_flags, struct departures *departures)
 {
 	struct store *store = client->store;
 	uint32_t no = find(store, shard, key), flags;
@@ -357,6 +385,8 @@ static int get_locked(struct store_client *client, struct shard *shard, const st
 		count(client, CLIENT_GETS_MISS);
 		return 0;
 	}
+	if (__builtin_expect(is_away(&store->arena.descs[no - 1]), false))
+		return get_away(client, key, no, page, get_flags, departures);
 	r = read_page(store, key, &store->arena.descs[no - 1], page);
 	if (r < 0) {
 		count(client, CLIENT_GETS_DAMAGED);
@@ -375,6 +405,13 @@ static int get_locked(struct store_client *client, struct shard *shard, const st
 
 int store_get(struct store_client *client, const struct store_handle *handle, void *page)
 {
+	return store_get_flags(client, handle, page, 0);
+}
+
+int store_get_flags(struct store_client *client, const struct store_handle *handle, void *page,
+		    unsigned flags)
+{
+	struct departures departures = {.nr = 0};
 	struct shard *shard;
 	struct key key;
 	int r;
@@ -384,13 +421,16 @@ int store_get(struct store_client *client, const struct store_handle *handle, vo
 	shard = lock_alive(client, &key);
 	if (!shard)
 		return -ENOENT;
-	r = get_locked(client, shard, &key, page);
+	r = get_locked(client, shard, &key, page, flags, &departures);
 	pthread_mutex_unlock(&shard->lock);
+	if (__builtin_expect(r == STORE_AWAY, false))
+		fetch_send(client->store, &departures);
 	if (r < 0)
-		log_limited(LOG_ERROR,
-			    "client %s: pool %u index %u: the stored bytes are damaged; this get "
-			    "fails, the page stays as it is",
-			    client->rec->name, handle->pool, handle->index);
+		log_limited(
+			LOG_ERROR,
+			"client %s: pool %u index %u: the stored bytes are damaged or lost; this "
+			"get fails, the page stays as it is",
+			client->rec->name, handle->pool, handle->index);
 	return r;
 }
 

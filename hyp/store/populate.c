@@ -22,7 +22,8 @@ uint64_t pool_bytes(const struct store *store)
 	uint64_t chunks = atomic_load(&store->alloc.nr_populated);
 
 	return sb->objects_off + area_bytes(sb->objects_high, sizeof(struct object)) +
-	       area_bytes(sb->descs_high, sizeof(struct desc)) + chunks * CHUNK_BYTES +
+	       area_bytes(sb->descs_high, sizeof(struct desc)) +
+	       area_bytes(sb->away_high, sizeof(struct away_rec)) + chunks * CHUNK_BYTES +
 	       chunks * CHUNK_SLABS * sizeof(struct slab) + atomic_load(&store->index_bytes);
 }
 
@@ -43,13 +44,25 @@ static void update_growth(struct store *store, bool host_has)
 	atomic_store(&store->alloc.growth, chunks * CHUNK_SLABS);
 }
 
+/*
+ * A full pool whose pages go away needs tables that grow still: a free chunk of payload goes for
+ * each. The host gains and loses nothing by it.
+ */
+static bool swap_chunk(struct store *store)
+{
+	if (!atomic_load(&store->away.tier) || !alloc_chunk_return(&store->alloc))
+		return false;
+	counter_add(&store->counters[STORE_CHUNKS_RETURNED], 1);
+	return true;
+}
+
 /* One more chunk for a table of the arena. */
 static bool table_more(struct store *store, uint64_t off, _Atomic uint64_t *high, uint64_t max,
 		       size_t size)
 {
 	uint64_t have = area_bytes(*high, size), items;
 
-	if (*high == max || !may_grow(store, CHUNK_BYTES) ||
+	if (*high == max || (!may_grow(store, CHUNK_BYTES) && !swap_chunk(store)) ||
 	    arena_populate(&store->arena, off + have, CHUNK_BYTES))
 		return false;
 	pressure_taken(store, CHUNK_BYTES);
@@ -87,6 +100,9 @@ bool populate_step(struct store *store)
 	if (sb->objects_high - atomic_load(&store->object_next) < OBJECTS_AHEAD + credits)
 		any |= table_more(store, sb->objects_off, &sb->objects_high, sb->max_objects,
 				  sizeof(struct object));
+	if (away_wants_table(store))
+		any |= table_more(store, store->arena.away_off, &sb->away_high,
+				  store->arena.max_away, sizeof(struct away_rec));
 	if (atomic_load(&store->alloc.free_slabs) < wanted_slabs(store) &&
 	    may_grow(store, CHUNK_COST)) {
 		r = chunk_more(store);
@@ -137,12 +153,14 @@ bool give_back_step(struct store *store)
 	any = compact_step(store, true);
 	if (!any)
 		any = evict_pages(store, EVICT_BATCH) > 0;
+	if (!any)
+		any = remotify_step(store);
 	return any;
 }
 
 /*
- * The pool is full and cannot grow: ephemeral pages make room for what comes, and sparse slabs
- * are drained so that the room is of use to every size.
+ * The pool is full and cannot grow: ephemeral pages make room for what comes, then persistent ones
+ * go to the tier, and sparse slabs are drained so that the room is of use to every size.
  */
 bool make_room_step(struct store *store)
 {
@@ -154,7 +172,7 @@ bool make_room_step(struct store *store)
 	}
 	if (compact_step(store, false))
 		return true;
-	return evict_pages(store, EVICT_BATCH) > 0;
+	return evict_pages(store, EVICT_BATCH) > 0 || remotify_step(store);
 }
 
 /* Free places within used slabs above 1/16 of all: compaction pays. */

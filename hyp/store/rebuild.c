@@ -3,10 +3,10 @@
  * Making the private part again from the arena, at start.
  *
  * One scan of the object table and one of the descriptors. Nothing in the arena is believed: a
- * descriptor counts when its object, its pool and its place are sound. Of two descriptors of one
- * handle the one with the higher sequence wins (a put was killed between publishing the new and
- * freeing the old), unless damage made it stray from another handle; see choose(). Ephemeral pages
- * are dropped.
+ * descriptor counts when its object, its pool and its place (or its entry of the away table) are
+ * sound. Of two descriptors of one handle the one with the higher sequence wins (a put was killed
+ * between publishing the new and freeing the old), unless damage made it stray from another handle;
+ * see choose(). Ephemeral pages are dropped.
  *
  * The first descriptor of an object says which shard the object belongs to, and an error there
  * would cost all its pages. So it must be one whose stored bytes are intact; others wait until
@@ -135,10 +135,24 @@ static enum verdict shard_for(struct store *store, uint32_t no, struct key *key,
 	return verdict;
 }
 
+static bool away_sound(const struct store *store, const struct desc *desc, uint64_t word)
+{
+	uint64_t rec = WORD_LOC(word);
+	uint32_t codec;
+
+	if (!store->away.claimed || rec < AWAY_KEYS || DESC_LEN(desc) > MAX_STORED ||
+	    rec >= atomic_load(&store->arena.sb->away_high))
+		return false;
+	codec = AWAY_CODEC_OF(atomic_load(&store->arena.away[rec].where));
+	return codec == CODEC_RAW || codec == CODEC_LZ4;
+}
+
 static bool word_sound(const struct store *store, const struct desc *desc, uint64_t word)
 {
 	if (WORD_STATE(word) != DESC_LIVE || WORD_CODEC(word) >= CODEC_NR)
 		return false;
+	if (WORD_CODEC(word) == CODEC_AWAY)
+		return away_sound(store, desc, word);
 	return WORD_CODEC(word) == CODEC_SAME ||
 	       alloc_sound(&store->alloc, WORD_LOC(word), DESC_LEN(desc));
 }
@@ -156,16 +170,22 @@ static void account(struct store *store, struct shard *shard, uint32_t no, int s
 		client_charge(pool->owner, cost);
 	else
 		client_uncharge(pool->owner, cost);
-	if (WORD_CODEC(desc->word) != CODEC_SAME)
+	if (word_has_place(desc->word))
 		shard->stored_bytes += (int64_t)sign * DESC_LEN(desc);
+	if (WORD_CODEC(desc->word) == CODEC_AWAY) {
+		counter_add(&pool->owner->counters[CLIENT_PAGES_AWAY], sign);
+		atomic_fetch_add(&store->away.pages, sign);
+	}
 }
 
 static void unclaim(struct store *store, uint32_t no)
 {
 	uint64_t word = atomic_load(&store->arena.descs[no - 1].word);
 
-	if (WORD_CODEC(word) != CODEC_SAME)
+	if (word_has_place(word))
 		alloc_unclaim(&store->alloc, WORD_LOC(word));
+	else if (WORD_CODEC(word) == CODEC_AWAY)
+		away_unclaim(store, (uint32_t)WORD_LOC(word));
 }
 
 /* Takes a descriptor that was kept out again; what it says stays. */
@@ -192,8 +212,7 @@ static bool claim_place(struct store *store, uint32_t no, uint64_t loc)
 		uint64_t word = atomic_load(&store->arena.descs[other - 1].word);
 		struct shard *shard;
 
-		if (WORD_STATE(word) != DESC_LIVE || WORD_CODEC(word) == CODEC_SAME ||
-		    WORD_LOC(word) != loc)
+		if (WORD_STATE(word) != DESC_LIVE || !word_has_place(word) || WORD_LOC(word) != loc)
 			continue;
 		/* One that waits for the end has no place. */
 		if (shard_for(store, other, &key, &shard, false) != KEEP ||
@@ -263,7 +282,11 @@ static enum verdict take_desc(struct store *store, struct tally *tally, uint32_t
 	verdict = shard_for(store, no, &key, &shard, last_chance);
 	if (verdict != KEEP)
 		return verdict;
-	if (WORD_CODEC(word) != CODEC_SAME && !claim_place(store, no, WORD_LOC(word)))
+	if (word_has_place(word) && !claim_place(store, no, WORD_LOC(word)))
+		return DAMAGED;
+	/* An entry that belongs to another page has nothing of this one. */
+	if (WORD_CODEC(word) == CODEC_AWAY &&
+	    (!page_intact(store, &key, desc) || !away_claim(store, (uint32_t)WORD_LOC(word))))
 		return DAMAGED;
 	other = page_find(store, shard, &key, desc->object);
 	if (other)
@@ -356,6 +379,8 @@ int rebuild(struct store *store)
 		return -1;
 	fault_in(store->arena.objects, (sb->objects_high * sizeof(struct object) + 4095) & ~4095ul);
 	fault_in(store->arena.descs, (sb->descs_high * sizeof(struct desc) + 4095) & ~4095ul);
+	if (!away_rebuild_begin(store))
+		return -1;
 	for (unsigned i = 0; i < STORE_MAX_CLIENTS; i++)
 		client_attach_rec(store, i);
 	pools_rebuild(store);
@@ -364,6 +389,7 @@ int rebuild(struct store *store)
 	scan_objects(store);
 	scan_descs(store, &tally);
 	alloc_rebuild_end(&store->alloc);
+	away_rebuild_end(store);
 	deal_out(store, tally.last);
 	fault(FAULT_REBUILD_DONE);
 	counter_set(&store->counters[STORE_REBUILT], tally.kept);

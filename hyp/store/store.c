@@ -122,6 +122,7 @@ int store_open(struct store **out, const struct store_config *config, char *err,
 	store->psi_fd = -1;
 	pthread_mutex_init(&store->admin, NULL);
 	pthread_mutex_init(&store->work, NULL);
+	away_init(store);
 	r = set_up(store, config, err, errlen);
 	if (r)
 		store_close(store);
@@ -135,6 +136,7 @@ void store_close(struct store *store)
 	if (!store)
 		return;
 	worker_stop(store);
+	away_fini(store);
 	index_fini(store);
 	alloc_fini(&store->alloc);
 	arena_close(&store->arena);
@@ -220,6 +222,8 @@ counter_t *store_counters(struct store *store)
 	counter_set(&store->counters[STORE_SHORT], atomic_load(&store->pressure));
 	counter_set(&store->counters[STORE_GROWTH_BYTES],
 		    atomic_load(&store->alloc.growth) * SLAB_BYTES);
+	counter_set(&store->counters[STORE_AWAY_BYTES], atomic_load(&store->away.pages) * 4096);
+	counter_set(&store->counters[STORE_TIER_FLIGHTS], away_flights(store));
 	counter_set(&store->counters[STORE_ALLOCATED_BYTES],
 		    atomic_load(&store->alloc.used_slabs) * SLAB_BYTES);
 	return store->counters;

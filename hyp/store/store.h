@@ -168,23 +168,15 @@ int store_put(struct store_client *client, const struct store_handle *handle, co
 	      unsigned flags);
 
 /*
- * The page is away, in a tier, and has been asked for. Whoever wants it tries again when the
- * client's waker was called.
+ * 1 with the page, 0 a miss, -EIO damaged or lost, -ENOENT. `page` is written only when the result
+ * is 1. STORE_AWAY, which is no value of the ABI: the page is with holders of the tier, and is
+ * being fetched if that is possible now; the client's waker is called when it pays to ask again.
  */
-#define STORE_AWAY (-4096)
-
-/*
- * 1 with the page, 0 a miss, -EIO damaged, -ENOENT, STORE_AWAY. `page` is written only when the
- * result is 1.
- */
+#define STORE_AWAY 2
+#define STORE_GET_NO_FETCH 1u /* what is away is not fetched, and nobody is called */
+int store_get_flags(struct store_client *client, const struct store_handle *handle, void *page,
+		    unsigned flags);
 int store_get(struct store_client *client, const struct store_handle *handle, void *page);
-
-/*
- * Called by threads of the store and its tiers, without locks, after each page of this client that
- * came home (or cannot come); it may not wait. NULL: nobody is called any more, and no call is
- * under way when this returns.
- */
-void store_client_set_waker(struct store_client *client, void (*wake)(void *arg), void *arg);
 
 /* 1 dropped, 0 nothing there, -ENOENT. */
 int store_flush(struct store_client *client, const struct store_handle *handle);
@@ -234,6 +226,12 @@ int store_walk_open(struct store_walk **walk, struct store_client *client, uint3
  * pool is gone; -EIO a page is damaged, found->object and found->kept[0] are its object and index.
  */
 int store_walk_next(struct store_walk *walk, struct store_found *found);
+
+/*
+ * How long one call of store_walk_next() waits for pages that are away (30 s unless it was set);
+ * then it answers -EHOSTUNREACH, and another call goes on from there.
+ */
+void store_walk_patience(struct store_walk *walk, unsigned ms);
 void store_walk_close(struct store_walk *walk); /* NULL is fine */
 
 struct store_restore;
@@ -268,6 +266,29 @@ uint64_t store_restore_settle(struct store_restore *restore, uint64_t pools);
 
 /* With `good` everything stays; else all its pools go. NULL is fine. */
 void store_restore_close(struct store_restore *restore, bool good);
+
+/* ---- Tiers: where pages go when memory is short --------------------------------------------- */
+
+struct store_tier;
+
+/*
+ * From now on persistent pages of private pools go to this tier when memory is short (tier.h), and
+ * gets of pages that are away fetch them. Makes an arena of format 1 one of format 2. NULL: no tier
+ * any more; returns when it has answered all requests, and is not called again. Pages that are away
+ * stay so. 0, or -ENOMEM, or another negated errno when the arena cannot be upgraded. One call at a
+ * time.
+ */
+int store_set_tier(struct store *store, struct store_tier *tier);
+
+/* On how many holders a page must be before it leaves memory: 1 or 2; 2 unless it was set. */
+void store_set_copies(struct store *store, unsigned copies);
+
+/*
+ * fn is called, from any thread, when gets of this client that were answered STORE_AWAY are worth
+ * another try. It must be short and must not call the store. NULL: nobody; no call is under way
+ * when this returns.
+ */
+void store_client_set_waker(struct store_client *client, void (*fn)(void *arg), void *arg);
 
 /* ---- Credits: reservations of one page each ------------------------------------------------- */
 

@@ -9,7 +9,7 @@
  * rebuild.c makes the private part again from the arena.
  *
  * Locks, outermost first: admin (client and pool records) - shard - class - slab_lock. At most one
- * shard lock at a time.
+ * shard lock at a time. away.h has two more, which are leaves.
  */
 #ifndef TMEMD_STORE_PRIV_H
 #define TMEMD_STORE_PRIV_H
@@ -19,6 +19,7 @@
 #include "store/alloc.h"
 #include "store/arena.h"
 #include "store/cgroup.h"
+#include "base/clock.h"
 #include "store/store.h"
 
 #define DESC_BLOCK 256u
@@ -29,6 +30,19 @@
 #define CREDIT_BYTES                                                                               \
 	4264u /* what a credit counts against the maximum: a raw page and descriptor               \
 	       */
+
+/* A handle, resolved as far as it can be without a lock. */
+struct key {
+	uint64_t object[3];
+	uint64_t object_hash;
+	uint64_t page_hash;
+	uint32_t pool; /* record */
+	uint32_t gen;
+	uint32_t index;
+	uint32_t shard;
+};
+
+#include "store/away.h"
 
 /*
  * Linear hashing over chains of numbers: it grows by one bucket an insertion, so that no put pays
@@ -64,6 +78,7 @@ struct shard {
 	uint64_t stored_bytes;
 	struct page_list *lists; /* one for each pool record */
 	struct cursor *cursors;	 /* of walks that are in this shard */
+	uint32_t *hands;	 /* for each pool: the next page to be sent away; NULL: no tier */
 } __attribute__((aligned(64)));
 
 struct pool {
@@ -88,6 +103,9 @@ struct store_client {
 	_Atomic uint32_t weight;
 	_Atomic uint32_t credits; /* not yet taken by a put */
 	pool_ref_t pools[STORE_MAX_CLIENT_POOLS];
+	struct seal *seal; /* NULL: there was never a tier; admin lock and all shard locks */
+	void (*waker)(void *arg);
+	void *waker_arg;
 	counter_t counters[CLIENT_COUNTER_NR];
 } __attribute__((aligned(64)));
 
@@ -129,6 +147,7 @@ struct store {
 	unsigned evict_shard; /* where eviction goes on */
 	uint16_t evict_pools[ARENA_MAX_POOLS];
 	unsigned compact_class;
+	struct away away;
 };
 
 /* ---- codec.c ------------------------------------------------------------------------------- */
@@ -152,17 +171,6 @@ uint32_t codec_check(const void *bytes, uint32_t len, uint64_t object_hash, uint
 		     uint64_t seq);
 
 /* ---- index.c ------------------------------------------------------------------------------- */
-
-/* A handle, resolved as far as it can be without a lock. */
-struct key {
-	uint64_t object[3];
-	uint64_t object_hash;
-	uint64_t page_hash;
-	uint32_t pool; /* record */
-	uint32_t gen;
-	uint32_t index;
-	uint32_t shard;
-};
 
 int index_init(struct store *store);
 void index_fini(struct store *store);
@@ -209,6 +217,56 @@ uint64_t page_same_word(const struct desc *desc, uint64_t word);
 struct pool *pool_of(struct store *store, const struct desc *desc);
 void shards_lock(struct store *store);
 void shards_unlock(struct store *store);
+
+/* ---- away.c, remotify.c, fetch.c: see away.h --------------------------------------------------
+ */
+
+void away_init(struct store *store);
+void away_fini(struct store *store);
+/* A key for the client, if there is a tier. Admin lock held. False: no memory. */
+bool away_key_client(struct store_client *client);
+bool away_wants_table(struct store *store);
+bool away_step(struct store *store); /* of the worker: deletes, retries */
+
+/* Entries. Shard lock held. */
+uint32_t away_take_rec(struct store *store); /* 0: none is ready */
+void away_free_rec(struct store *store, uint32_t rec);
+uint32_t away_check(const struct store *store, const struct key *key, const struct desc *desc,
+		    uint32_t rec);
+/* A page that is away has ended: frees its entry, its holders will be told. */
+void away_dropped(struct store *store, uint64_t word);
+bool away_rebuild_begin(struct store *store);
+bool away_claim(struct store *store, uint32_t rec);
+void away_unclaim(struct store *store, uint32_t rec);
+void away_rebuild_end(struct store *store);
+
+/* Flights. */
+struct flight *flight_begin(struct store *store, enum flight_kind kind, const struct key *key,
+			    uint32_t no);
+void flight_end(struct flight *flight);
+struct flight *flight_find(struct store *store, enum flight_kind kind, uint32_t no, uint64_t seq);
+void away_tell(struct store *store, uint64_t blob, uint32_t where); /* no lock held */
+unsigned away_flights(const struct store *store);		    /* requests that the tier has */
+void client_wake(struct store_client *client);
+struct seal_of flight_of(const struct flight *flight);
+bool home_protected(struct store *store, uint32_t no);
+
+bool remotify_step(struct store *store);
+bool remotify_wanted(struct store *store);
+bool pool_goes_away(const struct pool *pool);
+
+/*
+ * A get of a page that is away; shard lock held. 1, -EIO, or STORE_AWAY with flights to be given to
+ * fetch_send() after the lock.
+ */
+int away_read(struct store *store, const struct key *key, uint32_t no, void *page, unsigned flags,
+	      struct departures *departures);
+/* The stored bytes of it instead, for a stream: 1 with codec, -EIO, or STORE_AWAY. */
+int away_image(struct store *store, const struct key *key, uint32_t no, uint8_t bytes[4096],
+	       enum codec *codec, struct departures *departures);
+void fetch_send(struct store *store, struct departures *departures);
+/* Waits until a flight lands or `until` (ns); the caller looks again. False: it is past. */
+bool away_wait(struct store *store, uint64_t until);
 
 /* ---- client.c ------------------------------------------------------------------------------ */
 

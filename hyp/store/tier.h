@@ -81,8 +81,11 @@ struct tier_ops {
 
 	/*
 	 * Of the blobs [first, end) the holder keeps `nr` (rising numbers) and drops the rest,
-	 * which deletes that got lost have left. done() as for get, with the number of those it
-	 * does not have written to *missing.
+	 * which deletes that got lost have left. `blobs` stays the tier's until done(): 0, with how
+	 * many of them the holder does not have in `missing`, or -EHOSTUNREACH. One at a time for
+	 * each holder; what is too much is refused (-EBUSY), and a number that is no holder
+	 * (-EINVAL), by done() from within the call. A put of a number in the range that is not in
+	 * `blobs` must not be out.
 	 */
 	void (*renew)(struct store_tier *tier, uint16_t holder, uint64_t first, uint64_t end,
 		      const uint64_t *blobs, uint32_t nr,

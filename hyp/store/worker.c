@@ -32,6 +32,7 @@ bool store_work(struct store *store)
 	any |= pool_sweep(store);
 	if (!any)
 		any = give_back_step(store) || make_room_step(store) || tidy_step(store);
+	any |= away_step(store);
 	pthread_mutex_unlock(&store->work);
 	return any;
 }

@@ -199,7 +199,8 @@ static void check_memory(void)
 	sb = mremap((void *)sb, CHUNK_BYTES, head, MREMAP_MAYMOVE);
 	chunks = (const void *)((const uint8_t *)sb + sb->chunks_off);
 	recorded = head + whole_chunks(sb->objects_high * sizeof(struct object)) +
-		   whole_chunks(sb->descs_high * sizeof(struct desc));
+		   whole_chunks(sb->descs_high * sizeof(struct desc)) +
+		   whole_chunks(sb->away_high * sizeof(struct away_rec));
 	for (uint64_t c = 0; c < sb->capacity / CHUNK_BYTES; c++)
 		recorded += chunks[c].populated ? CHUNK_BYTES : 0;
 	if ((uint64_t)st.st_blocks * 512 > recorded)

@@ -306,7 +306,7 @@ static void table(void)
 	for (unsigned p = 0; p < FAULT_NR; p++) {
 		if (fault_kind(p) == FAULT_KIND_FRONT || fault_kind(p) == FAULT_KIND_DISK ||
 		    fault_kind(p) == FAULT_KIND_SESSION || fault_kind(p) == FAULT_KIND_STREAM ||
-		    fault_kind(p) == FAULT_KIND_SLOW)
+		    fault_kind(p) == FAULT_KIND_AWAY || fault_kind(p) == FAULT_KIND_SLOW)
 			continue;
 		printf("%-20s %5u %5u  %s\n", fault_name(p), killed_new[p], killed_worn[p],
 		       fault_text(p));

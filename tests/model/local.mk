@@ -4,7 +4,7 @@ libtest_a_SOURCES = \
 	tests/lib/pages.c tests/lib/pages.h tests/lib/rng.h \
 	tests/lib/scratch.c tests/lib/scratch.h
 
-STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS)
+STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS) $(GNUTLS_LIBS)
 
 check_PROGRAMS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
 	tests/model/limits tests/model/full tests/model/object

@@ -39,7 +39,7 @@ static void made_whole(void)
 	CU_ASSERT(arena.created);
 	CU_ASSERT(arena.sb->capacity >= CAPACITY);
 	CU_ASSERT(!stat(scratch_path("arena"), &st) && (st.st_mode & 0777) == 0600);
-	CU_ASSERT_EQUAL((uint64_t)st.st_size, arena.sb->file_bytes);
+	CU_ASSERT_EQUAL((uint64_t)st.st_size, arena.bytes);
 	/* Nothing half made is left beside it. */
 	d = opendir(scratch_path(""));
 	while (d && (e = readdir(d)))
@@ -53,7 +53,7 @@ static void made_whole(void)
 	/* Opened again: the same one, whatever capacity is asked for now. */
 	CU_ASSERT_FATAL(!try_open(&arena, 2 * CAPACITY));
 	CU_ASSERT(!arena.created);
-	CU_ASSERT_EQUAL((uint64_t)st.st_size, arena.sb->file_bytes);
+	CU_ASSERT_EQUAL((uint64_t)st.st_size, arena.bytes);
 	arena_close(&arena);
 	arena_close(&arena); /* twice is allowed */
 	unlink(scratch_path("arena"));

@@ -79,6 +79,8 @@ static void counters(void)
 
 	check_names(client_counter_info, CLIENT_COUNTER_NR);
 	check_names(store_counter_info, STORE_COUNTER_NR);
+	check_names(peer_counter_info, PEER_COUNTER_NR);
+	check_names(lender_counter_info, LENDER_COUNTER_NR);
 	counter_add(&c, 3);
 	counter_sub(&c, 7);
 	CU_ASSERT_EQUAL(counter_get(&c), 1);

@@ -6,11 +6,11 @@ tests_unit_noalloc_test_SOURCES = tests/model/check.h tests/unit/noalloc_test.c 
 tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 
 if HAVE_CUNIT
-UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/background_test \
+UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/away_test tests/unit/background_test \
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
 	tests/unit/pages_test tests/unit/parked_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
-	tests/unit/stream_test \
+	tests/unit/seal_test tests/unit/stream_test \
 	tests/unit/vhost_memory_test tests/unit/vhost_queue_test tests/unit/vhost_saved_test \
 	tests/unit/xen_nodes_test
 check_PROGRAMS += $(UNIT_TESTS)
@@ -24,6 +24,10 @@ tests_unit_alloc_test_LDADD = $(UNIT_LIBS)
 tests_unit_arena_test_SOURCES = tests/unit/arena_test.c tests/unit/unit.h
 tests_unit_arena_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_arena_test_LDADD = $(UNIT_LIBS)
+HOLDERS_TIER = tests/lib/holders.c tests/lib/holders.h
+tests_unit_away_test_SOURCES = tests/unit/away_test.c tests/unit/unit.h tests/unit/with_store.h $(HOLDERS_TIER)
+tests_unit_away_test_CPPFLAGS = $(UNIT_CPPFLAGS) $(XXHASH_CFLAGS)
+tests_unit_away_test_LDADD = $(UNIT_LIBS)
 tests_unit_base_test_SOURCES = tests/unit/base_test.c tests/unit/unit.h
 tests_unit_base_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_base_test_LDADD = $(UNIT_LIBS)
@@ -67,6 +71,10 @@ tests_unit_xen_nodes_test_LDADD = $(CUNIT_LIBS)
 tests_unit_rebuild_test_SOURCES = tests/unit/rebuild_test.c tests/unit/unit.h tests/unit/with_store.h
 tests_unit_rebuild_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_rebuild_test_LDADD = $(UNIT_LIBS)
+
+tests_unit_seal_test_SOURCES = tests/unit/seal_test.c tests/unit/unit.h
+tests_unit_seal_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_seal_test_LDADD = $(UNIT_LIBS)
 
 tests_unit_stream_test_SOURCES = tests/unit/stream_test.c tests/unit/unit.h tests/unit/with_store.h
 tests_unit_stream_test_CPPFLAGS = $(UNIT_CPPFLAGS) $(XXHASH_CFLAGS)
