@@ -82,6 +82,16 @@ static void hellos(void)
 	raw_expect(&second, TMEM_PEER_PUT_DONE, &frame);
 	raw_end(&first);
 	raw_end(&second);
+
+	/* A newer epoch has no sessions yet, and no older one comes after it. */
+	hello.epoch = good.epoch + 1;
+	hello.session = 1;
+	welcomed(&first, &hello);
+	CHECK_IS(keeper_blobs(host.keeper), 0);
+	hello.epoch = good.epoch;
+	hello.session = 12;
+	hello_refused(&hello, TMEM_PEER_E_EPOCH, "the owner has epoch 7, its blobs here are of 8");
+	raw_end(&first);
 	host_end(&host);
 }
 
