@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "proto/control.h"
 #include "tier/peers.h"
 
@@ -203,8 +204,11 @@ static int lend_get(void *arg, const struct lender_owner *owner, uint64_t blob, 
 {
 	struct peering *p = arg;
 	struct store_owner o = owner_of(owner);
+	int r = store_blob_get(p->store, &o, blob, bytes);
 
-	return store_blob_get(p->store, &o, blob, bytes);
+	if (r > 0 && fault(FAULT_LEND_ALTERED))
+		*(uint8_t *)bytes ^= 1;
+	return r;
 }
 
 static void lend_delete(void *arg, const struct lender_owner *owner, uint64_t blob)

@@ -30,6 +30,7 @@
 	X(ALLOC_DESC, "alloc_desc", FAIL, "no descriptor")                                         \
 	X(ALLOC_OBJECT, "alloc_object", FAIL, "no object table entry")                             \
 	X(ALLOC_POOL, "alloc_pool", FAIL, "no pool record")                                        \
+	X(LEND_ALTERED, "lend_altered", SLOW, "another byte is given back than was lent")          \
 	X(POOL_RESOLVED, "pool_resolved", SLOW, "pool id resolved, its shard not locked")          \
 	X(ARENA_BEGUN, "arena_begun", STORE,                                                       \
 	  "new arena: a file under another name, no superblock")                                   \

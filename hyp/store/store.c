@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "store/store_priv.h"
@@ -94,6 +95,7 @@ static int set_up(struct store *store, const struct store_config *config, char *
 			 store->arena.path);
 		return -EPROTO;
 	}
+	lent_attach(store);
 	r = populate_first(store, err, errlen);
 	if (r || config->no_worker)
 		return r;
@@ -232,6 +234,8 @@ counter_t *store_counters(struct store *store)
 void store_info(const struct store *store, struct store_info *info)
 {
 	memcpy(info->arena_path, store->arena.path, sizeof(info->arena_path));
+	/* The secret itself is not told. */
+	info->id = XXH3_64bits_withSeed("id", 2, store->arena.sb->hash_seed);
 	info->capacity = store->arena.sb->capacity;
 	info->format = store->arena.sb->format;
 	info->huge_pages = store->arena.huge;

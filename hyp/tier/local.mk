@@ -1,4 +1,4 @@
-# Tiers: where pages go when memory is short. Not part of tmemd yet. Its one public header is peers.h.
+# Tiers: where pages go when memory is short. Its one public header is peers.h.
 noinst_LIBRARIES += libtier.a
 libtier_a_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS)
 libtier_a_SOURCES = \

@@ -20,7 +20,7 @@ peers_build=${peers_build:-$PWD}
 PATH=$peers_build:$PATH
 work=$(mktemp -d)
 answer=
-trap 'status=$?; [ $status = 0 ] || show_logs; rm -rf "$work"' EXIT
+trap 'status=$?; [ $status = 0 ] || show_logs; umount -lR "$work"; rmdir "$work"' EXIT
 
 mount -t tmpfs tmpfs /run
 mkdir -p /run/netns
@@ -126,26 +126,28 @@ hosts() # name...
 	done
 }
 
-pool_max=24M lend=96M copies=2
+# host1 has little memory, and borrows; the others have more than they need, and lend.
+pool_max=24M lender_max=160M lend=96M copies=2
 
 # Every host knows all others.
 configure() # host, line...
 {
-	local host=$1 name dir=$work/$1
+	local host=$1 name dir=$work/$1 max=$lender_max lends=$lend
 
 	shift
+	[ "$host" != host1 ] || max=$pool_max lends=0
 	{
 		cat <<-TEXT
 			[pool]
 			arena = $dir/run/arena
-			pool_max = $pool_max
+			pool_max = $max
 			host_reserve = 0
 			[control]
 			socket = $dir/run/control
 			[peers]
 			name = $host
 			address = $(address "$host")
-			lend = $lend
+			lend = $lends
 			copies = $copies
 			allow = host*
 			ca = $work/ca

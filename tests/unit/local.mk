@@ -10,7 +10,7 @@ UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/away_test te
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
 	tests/unit/pages_test tests/unit/parked_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
-	tests/unit/seal_test tests/unit/stream_test \
+	tests/unit/seal_test tests/unit/stream_test tests/unit/tier_test \
 	tests/unit/vhost_memory_test tests/unit/vhost_queue_test tests/unit/vhost_saved_test \
 	tests/unit/xen_nodes_test
 check_PROGRAMS += $(UNIT_TESTS)
@@ -80,6 +80,10 @@ tests_unit_stream_test_SOURCES = tests/unit/stream_test.c tests/unit/unit.h test
 tests_unit_stream_test_CPPFLAGS = $(UNIT_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_unit_stream_test_LDADD = libstream.a $(UNIT_LIBS)
 EXTRA_DIST += tests/unit/streams
+
+tests_unit_tier_test_SOURCES = tests/unit/tier_test.c tests/unit/unit.h tests/lib/rng.h
+tests_unit_tier_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_tier_test_LDADD = libtier.a $(CUNIT_LIBS)
 
 if HAVE_LIBXML2
 check_PROGRAMS += tests/unit/domain_test

@@ -12,7 +12,7 @@ done
 until_true 20 all_up host1
 guest host1 16000
 ask put 0 16000
-must_be 'pages away' "$(counter host1 pages_away)" -gt 3000
+must_be 'pages away' "$(client_counter host1 pages_away)" -gt 3000
 cut host2
 ask get 0 16000
 echo "  the slowest get with one link cut: $(value slowest_ms) ms"

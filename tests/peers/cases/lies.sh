@@ -13,9 +13,9 @@ TMEMD_FAULTS=lend_altered=fail:0:0 start host2
 until_true 20 all_up host1
 guest host1 16000
 ask put 0 16000
-must_be 'pages away' "$(counter host1 pages_away)" -gt 3000
+must_be 'pages away' "$(client_counter host1 pages_away)" -gt 3000
 ask get 0 16000
 ask get 0 16000
-echo "  lies: $(counter host1 blobs_altered)"
-must_be 'lies' "$(counter host1 blobs_altered)" -gt 0
-must_be 'pages damaged' "$(client_counter host1 pages_damaged)" -eq 0
+echo "  lies: $(counter host1 tier_lies)"
+must_be 'lies' "$(counter host1 tier_lies)" -gt 0
+must_be 'gets damaged' "$(client_counter host1 gets_damaged)" -eq 0

@@ -12,14 +12,16 @@ done
 until_true 20 all_up host1
 guest host1 20000
 ask put 0 20000
-must_be 'puts refused' "$(value refused)" -eq 0
-away=$(counter host1 pages_away)
+# A flood may be faster than the link: then a put is refused, it does not wait.
+refused=$(value refused)
+must_be 'puts refused' "$refused" -lt 1000
+away=$(client_counter host1 pages_away)
 echo "  of 20000 pages $away are away: $(lent host2) bytes at host2, $(lent host3) at host3"
 must_be 'pages away' "$away" -gt 5000
 must_be 'bytes at host2' "$(lent host2)" -gt 5000000
 must_be 'bytes at host3' "$(lent host3)" -gt 5000000
 ask get 0 20000
-must_be 'pages right' "$(value done)" -eq 20000
+must_be 'pages right' "$(value done)" -eq $((20000 - refused))
 ask load 10
 ask get 0 20000
 ask flush 0 20000

@@ -11,7 +11,7 @@ done
 until_true 20 all_up host1
 guest host1 16000
 ask put 0 16000
-away=$(counter host1 pages_away)
+away=$(client_counter host1 pages_away)
 must_be 'pages away' "$away" -gt 3000
 ctl host1 save vm "$work/stream" --live --pause true
 ask get 0 16000
