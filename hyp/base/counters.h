@@ -101,6 +101,14 @@
 	  "blobs that came back other than they were sent")                                        \
 	X(TIER_SERVED, "tier_served", "pages", COUNTER,                                            \
 	  "gets answered without room in memory for the page")                                     \
+	X(TIER_COPIES, "tier_copies", "pages", COUNTER,                                            \
+	  "pages copied again: their holder has lost them, or wants its memory back")              \
+	X(TIER_COPIES_FAILED, "tier_copies_failed", "pages", COUNTER,                              \
+	  "attempts to copy a page again that failed; it keeps what it has")                       \
+	X(TIER_RENEWED, "tier_renewed", "requests", COUNTER,                                       \
+	  "times that a holder was told what it has to keep")                                      \
+	X(TIER_MISSING, "tier_missing", "blobs", COUNTER,                                          \
+	  "blobs that a holder, asked to keep them, had not")                                      \
 	X(TIER_DELETES_DROPPED, "tier_deletes_dropped", "blobs", COUNTER,                          \
 	  "deletes that found no room to wait; made good when holders are told what is live")      \
 	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \

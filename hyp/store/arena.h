@@ -164,10 +164,10 @@ static inline bool word_has_place(uint64_t word)
  * descriptor names is free; its content means nothing.
  */
 struct away_rec {
-	uint64_t blob;		/* number, and the nonce of its seal */
+	_Atomic uint64_t blob;	/* number, and the nonce of its seal */
 	uint8_t tag[16];	/* of its seal */
-	_Atomic uint32_t where; /* AWAY_*; while it is free: next free entry */
-	uint32_t check;		/* binds blob, tag and codec to the descriptor */
+	_Atomic uint32_t where; /* AWAY_*; 0 while it is free */
+	uint32_t check;		/* binds blob, tag and codec to the descriptor; free: next entry */
 };
 
 /* where: two holders (0: none), the codec of the bytes, and whether they are gone. */

@@ -41,6 +41,8 @@ void away_fini(struct store *store)
 	for (unsigned i = 0; i < NR_SHARDS; i++)
 		if (store->shards[i].hands)
 			munmap(store->shards[i].hands, ARENA_MAX_POOLS * sizeof(uint32_t));
+	if (away->renewal.blobs)
+		munmap(away->renewal.blobs, RENEW_BLOBS * sizeof(uint64_t));
 	if (away->flights)
 		munmap(away->flights, FLIGHTS * sizeof(*away->flights));
 	away->flights = NULL;
@@ -137,7 +139,7 @@ uint32_t away_check(const struct store *store, const struct key *key, const stru
 		uint8_t tag[SEAL_TAG];
 		uint32_t codec;
 		uint32_t len;
-	} what = {.blob = entry->blob,
+	} what = {.blob = atomic_load(&entry->blob),
 		  .codec = AWAY_CODEC_OF(atomic_load(&entry->where)),
 		  .len = DESC_LEN(desc)};
 
@@ -156,11 +158,12 @@ void away_dropped(struct store *store, uint64_t word)
 	where = atomic_load(&store->arena.away[rec].where);
 	if (away->nr_deletes < DELETES) {
 		slot = &away->deletes[(away->first_delete + away->nr_deletes++) % DELETES];
-		slot->blob = store->arena.away[rec].blob;
+		slot->blob = atomic_load(&store->arena.away[rec].blob);
 		slot->holders[0] = AWAY_HOLDER(where, 0);
 		slot->holders[1] = AWAY_HOLDER(where, 1);
 	} else {
 		counter_add(&store->counters[STORE_TIER_DELETES_DROPPED], 1);
+		atomic_store(&away->renewal.next_round, 0);
 	}
 	rec_release(store, rec);
 	pthread_mutex_unlock(&away->lock);
@@ -303,6 +306,8 @@ static struct flight *flight_take(struct store *store, enum flight_kind kind, ui
 	}
 	flight = &away->flights[i - 1];
 	away->free[kind] = flight->chain;
+	memset(&flight->request, 0, sizeof(flight->request));
+	flight->losses = away->losses;
 	flight->chain = *head_of(away, no);
 	*head_of(away, no) = i;
 	flight->state = FLIGHT_OUT;
@@ -326,15 +331,14 @@ struct flight *flight_begin(struct store *store, enum flight_kind kind, const st
 	pthread_mutex_unlock(&away->lock);
 	if (!flight)
 		return NULL;
-	memset(&flight->request, 0, sizeof(flight->request));
 	flight->request.arg = flight;
 	flight->request.bytes = flight->bytes;
 	flight->request.client = atomic_load(&store->pools[key->pool].owner) - store->clients;
 	flight->store = store;
 	flight->key = *key;
 	flight->since = clock_ns();
-	flight->losses = atomic_load(&away->losses);
 	flight->len = (uint16_t)DESC_LEN(desc);
+	flight->shun = 0;
 	flight->wanted = flight->passing = flight->lied = false;
 	flight->codec = WORD_CODEC(word);
 	flight->rec = 0;
@@ -346,7 +350,7 @@ struct flight *flight_begin(struct store *store, enum flight_kind kind, const st
 		flight->where = atomic_load(&entry->where);
 		flight->codec = AWAY_CODEC_OF(flight->where);
 		memcpy(flight->tag, entry->tag, SEAL_TAG);
-		flight->request.blob = entry->blob;
+		flight->request.blob = atomic_load(&entry->blob);
 		flight->request.holders[0] = AWAY_HOLDER(flight->where, 0);
 		flight->request.holders[1] = AWAY_HOLDER(flight->where, 1);
 	}
@@ -466,20 +470,10 @@ bool away_step(struct store *store)
 	if (!store->away.flights)
 		return false;
 	retry_step(store);
-	return deletes_step(store);
+	return deletes_step(store) || copies_step(store) || renew_step(store);
 }
 
 /* ---- The tier ------------------------------------------------------------------------------- */
-
-static void on_back(void *arg, uint16_t holder)
-{
-	struct store *store = arg;
-
-	(void)holder;
-	atomic_store(&store->away.put_after, 0);
-	atomic_store(&store->away.retry_at, 1);
-	worker_wake(store);
-}
 
 static int make_flights(struct store *store)
 {
@@ -507,6 +501,14 @@ static int make_flights(struct store *store)
 	if (flights == MAP_FAILED)
 		return -ENOMEM;
 	store->index_bytes += FLIGHTS * sizeof(*flights);
+	away->renewal.blobs = mmap(NULL, RENEW_BLOBS * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (away->renewal.blobs == MAP_FAILED) {
+		away->renewal.blobs = NULL;
+		munmap(flights, FLIGHTS * sizeof(*flights));
+		return -ENOMEM;
+	}
+	store->index_bytes += RENEW_BLOBS * sizeof(uint64_t);
 	pthread_mutex_lock(&away->lock);
 	for (unsigned kind = 0; kind < FLIGHT_KINDS; kind++)
 		for (unsigned i = 0; i < flight_limits[kind]; i++, n++) {
@@ -553,7 +555,7 @@ static void drain(struct store *store)
 	struct away *away = &store->away;
 
 	pthread_mutex_lock(&away->lock);
-	while (away_flights(store))
+	while (away_flights(store) || atomic_load(&away->renewal.state) == RENEW_OUT)
 		pthread_cond_wait(&away->landed, &away->lock);
 	pthread_mutex_unlock(&away->lock);
 }
@@ -563,10 +565,8 @@ int store_set_tier(struct store *store, struct store_tier *tier)
 	struct away *away = &store->away;
 	int r = 0;
 
-	if (tier) {
-		tier->events.arg = store;
-		tier->events.back = on_back;
-	}
+	if (tier)
+		copies_listen(store, tier);
 	pthread_mutex_lock(&store->work);
 	pthread_mutex_lock(&store->admin);
 	if (tier)
@@ -574,6 +574,8 @@ int store_set_tier(struct store *store, struct store_tier *tier)
 	pthread_mutex_lock(&away->lock);
 	if (!r)
 		atomic_store(&away->tier, tier);
+	if (!r && tier)
+		atomic_store(&away->copies_due, true);
 	pthread_mutex_unlock(&away->lock);
 	pthread_mutex_unlock(&store->admin);
 	pthread_mutex_unlock(&store->work);

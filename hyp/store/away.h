@@ -15,7 +15,8 @@
  * are served too: so a full pool with everything else away still answers. A page that was given a
  * place in memory is not sent away again for HOME_NS.
  *
- * away.c: entries, numbers, flights, deletes; remotify.c: away; fetch.c: back.
+ * away.c: entries, numbers, flights, deletes; remotify.c: away; fetch.c: back; copies.c: copies
+ * that are made again, and what holders are told to keep.
  *
  * Locks: `lock` is taken inside shard locks and is a leaf. `wakers` is for the clients' wakers
  * alone. The tier is called with no lock held but `work`.
@@ -44,6 +45,7 @@ struct store;
 /* An arrived page that nobody has come for yet keeps its flight for as long. */
 #define UNREAD_NS CLOCK_S
 #define DELETES 4096u
+#define REFUSED_RUN 8u /* refusals in a row before there is a pause */
 #define BLOB_BLOCK 65536u
 
 enum flight_kind { FLIGHT_PUT, FLIGHT_GET, FLIGHT_COPY, FLIGHT_KINDS };
@@ -69,9 +71,10 @@ struct flight {
 	uint8_t kind;
 	uint8_t state;
 	uint8_t codec;
-	bool wanted;  /* somebody waits for it */
-	bool passing; /* it is to be read here, not to come home */
-	bool lied;    /* a holder gave other bytes */
+	bool wanted;   /* somebody waits for it */
+	bool passing;  /* it is to be read here, not to come home */
+	bool lied;     /* a holder gave other bytes */
+	uint16_t shun; /* copy: who has just lost the page */
 	uint8_t tag[SEAL_TAG];
 	uint8_t bytes[TIER_BLOB_MAX];
 };
@@ -91,6 +94,36 @@ struct later_slot {
 	uint32_t desc;
 	uint64_t seq;
 	uint64_t until;
+};
+
+/* What is known of a holder. */
+struct holder_state {
+	_Atomic bool lost;    /* a pass over all pages is due for it, or under way */
+	_Atomic bool leaving; /* everything leaves it */
+	_Atomic bool seen;    /* it has or had pages */
+	_Atomic bool renew;   /* it is to be told what lives */
+	bool left_some;	      /* the pass under way has found a page with it */
+	/* Under `lock`. */
+	uint64_t lost_at;		     /* number of the loss */
+	uint64_t lost_blob;		     /* of the pages that it had then, numbers are below */
+	uint64_t missing_first, missing_end; /* among these it lacks some */
+	uint64_t deadline;		     /* of leaving, ns */
+};
+
+#define RENEW_BLOBS 8192u
+
+enum renew_state { RENEW_IDLE, RENEW_SCAN, RENEW_OUT };
+
+/* Telling one holder what lives, from the smallest number on. Work lock, but for `state`. */
+struct renewal {
+	_Atomic int state; /* enum renew_state */
+	uint16_t holder;
+	uint64_t first, end; /* of the numbers in this request */
+	uint64_t settled;    /* what numbers below it are is decided */
+	uint64_t rec;	     /* where the scan goes on */
+	uint32_t nr;
+	uint64_t *blobs; /* RENEW_BLOBS: the smallest ones, a heap until the scan is over */
+	_Atomic uint64_t next_round; /* ns */
 };
 
 struct delete_slot {
@@ -120,10 +153,19 @@ struct away {
 	struct delete_slot deletes[DELETES];
 	unsigned first_delete, nr_deletes;
 
-	_Atomic uint64_t losses; /* events so far */
-	_Atomic uint64_t lost_at[TIER_HOLDERS + 1];
+	uint64_t losses; /* events so far; under `lock` */
+	struct holder_state holder[TIER_HOLDERS + 1];
+	_Atomic bool copies_due;     /* a pass over all pages is wanted */
+	bool passing;		     /* one is under way; work lock, as all of these */
+	bool passed;		     /* there was one */
+	_Atomic bool unfinished;     /* it has left something undone */
+	uint64_t pass_at;	     /* descriptor */
+	uint64_t pass_losses;	     /* when it began */
+	_Atomic uint64_t copy_after; /* ns: after a refusal, for a while */
+	struct renewal renewal;
 	_Atomic uint64_t retry_at;  /* ns: ask again for what could not be reached; 0: nothing */
 	_Atomic uint64_t put_after; /* ns: after a refusal, for a while */
+	_Atomic unsigned puts_refused, copies_refused; /* in a row */
 	_Atomic unsigned copies;
 	_Atomic uint64_t pages;
 

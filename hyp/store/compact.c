@@ -15,7 +15,7 @@
 #define STEP_OBJECTS 512
 
 /* The shard of a descriptor that may be anything by now; NULL when there is none. */
-static struct shard *guess_shard(struct store *store, uint32_t no)
+struct shard *guess_shard(struct store *store, uint32_t no)
 {
 	const struct desc *desc;
 	uint32_t object, shard;

@@ -85,7 +85,7 @@ static bool is_later(struct away *away, uint32_t no, uint64_t seq)
 /* ---- Landed --------------------------------------------------------------------------------- */
 
 /* Shard lock held. Is the page away still, as the same blob? */
-static bool still_away(struct store *store, const struct flight *flight)
+bool still_away(struct store *store, const struct flight *flight)
 {
 	const struct desc *desc = &store->arena.descs[flight->desc - 1];
 	uint64_t word = atomic_load(&desc->word);
@@ -95,22 +95,22 @@ static bool still_away(struct store *store, const struct flight *flight)
 	       DESC_SEQ(desc) == flight->seq;
 }
 
-/* Shard lock held, the pool alive. */
-static bool open_blob(struct store *store, struct flight *flight)
+/* Shard lock held, the pool alive. Opens the flight's blob in `bytes`. */
+bool open_blob(struct store *store, struct flight *flight, uint8_t *bytes)
 {
 	const struct desc *desc = &store->arena.descs[flight->desc - 1];
 	struct seal *seal = store->pools[flight->key.pool].owner->seal;
 	struct seal_of of = flight_of(flight);
 
 	if (flight->request.len != flight->len || !seal ||
-	    !seal_open(seal, flight->request.blob, &of, flight->bytes, flight->tag))
+	    !seal_open(seal, flight->request.blob, &of, bytes, flight->tag))
 		return false;
-	return codec_check(flight->bytes, flight->len, flight->key.object_hash, flight->key.index,
+	return codec_check(bytes, flight->len, flight->key.object_hash, flight->key.index,
 			   flight->seq) == desc->check;
 }
 
 /* Takes who answered out of those to be asked. False: nobody is left. */
-static bool others(struct tier_request *request)
+bool others(struct tier_request *request)
 {
 	unsigned i = request->holders[1] && request->from == request->holders[1];
 
@@ -142,14 +142,16 @@ static void account_home(struct store *store, struct pool *pool, uint32_t more)
 }
 
 /* Shard lock held. Memory that is short is for those that somebody waits for. */
-static bool bring_home(struct store *store, struct shard *shard, struct flight *flight)
+bool bring_home(struct store *store, struct shard *shard, struct flight *flight)
 {
 	struct desc *desc = &store->arena.descs[flight->desc - 1];
 	uint64_t word = atomic_load(&desc->word), loc;
 	uint32_t cost = page_cost(store, desc);
 
 	if (flight->passing || (!flight->wanted && remotify_wanted(store)) ||
-	    !has_leave(store, flight) || !home_protect(store, flight->desc))
+	    !has_leave(store, flight))
+		return false;
+	if (flight->kind == FLIGHT_GET && !home_protect(store, flight->desc))
 		return false;
 	loc = alloc_place(&store->alloc, flight->len, flight->desc, ALLOC_PLAIN);
 	if (!loc)
@@ -178,7 +180,7 @@ static void stay_here(struct store *store, struct flight *flight)
 }
 
 /* Shard lock held. Every holder that is recorded has answered, and none has it. */
-static void is_lost(struct store *store, const struct flight *flight)
+void is_lost(struct store *store, const struct flight *flight)
 {
 	struct away_rec *entry = &store->arena.away[flight->rec];
 
@@ -200,7 +202,7 @@ static int landed(struct store *store, struct shard *shard, struct flight *fligh
 		flight_end(flight);
 		return 0;
 	}
-	if (!result && !open_blob(store, flight)) {
+	if (!result && !open_blob(store, flight, flight->bytes)) {
 		counter_add(&store->counters[STORE_TIER_LIES], 1);
 		flight->lied = true;
 		if (others(&flight->request))

@@ -11,6 +11,7 @@ libstore_a_SOURCES = \
 	hyp/store/client.c \
 	hyp/store/codec.c \
 	hyp/store/compact.c \
+	hyp/store/copies.c \
 	hyp/store/evict.c \
 	hyp/store/fetch.c \
 	hyp/store/image.c \

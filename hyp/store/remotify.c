@@ -30,20 +30,7 @@ bool pool_goes_away(const struct pool *pool)
 
 /* ---- Arrived -------------------------------------------------------------------------------- */
 
-/* Did a holder lose what it held since the flight began? Then its copy is none, perhaps. */
-static bool copies_lost(const struct flight *flight)
-{
-	const struct away *away = &flight->store->away;
-
-	for (unsigned i = 0; i < TIER_COPIES; i++) {
-		uint16_t holder = flight->request.holders[i];
-
-		if (holder > TIER_HOLDERS || atomic_load(&away->lost_at[holder]) > flight->losses)
-			return true;
-	}
-	return false;
-}
-
+/* As a put has answered. */
 static uint32_t where_of(const struct flight *flight)
 {
 	return AWAY_HOLDERS(flight->request.holders[0], flight->request.holders[1]) |
@@ -77,7 +64,7 @@ static bool publish_away(struct store *store, struct shard *shard, struct flight
 		return false;
 	cost = page_cost(store, desc);
 	entry = &store->arena.away[rec];
-	entry->blob = flight->request.blob;
+	atomic_store(&entry->blob, flight->request.blob);
 	memcpy(entry->tag, flight->tag, SEAL_TAG);
 	atomic_store(&entry->where, where_of(flight));
 	entry->check = away_check(store, &flight->key, desc, rec);
@@ -100,8 +87,9 @@ static void put_done(struct tier_request *request, int result)
 
 	fault(FAULT_AWAY_SENT);
 	if (!result) {
+		atomic_store(&store->away.puts_refused, 0);
 		pthread_mutex_lock(&shard->lock);
-		published = !copies_lost(flight) && publish_away(store, shard, flight);
+		published = !copies_lost(flight, false) && publish_away(store, shard, flight);
 		pthread_mutex_unlock(&shard->lock);
 		if (!published) {
 			counter_add(&store->counters[STORE_TIER_STALE], 1);
@@ -111,7 +99,8 @@ static void put_done(struct tier_request *request, int result)
 		counter_add(&store->counters[result == -ENOSPC ? STORE_TIER_FULL
 							       : STORE_TIER_UNREACHABLE],
 			    1);
-		atomic_store(&store->away.put_after, clock_ns() + REFUSED_NS);
+		if (atomic_fetch_add(&store->away.puts_refused, 1) >= REFUSED_RUN)
+			atomic_store(&store->away.put_after, clock_ns() + REFUSED_NS);
 	}
 	flight_end(flight);
 	if (published && remotify_wanted(store))
@@ -120,11 +109,10 @@ static void put_done(struct tier_request *request, int result)
 
 /* ---- Departing ------------------------------------------------------------------------------ */
 
-/* A number that was never used; 0: none is to be had. Worker and done(): any thread. */
-static uint64_t blob_number(struct store *store)
+/* Gives the flight a number that was never used. */
+static void number_blob(struct store *store, struct flight *flight)
 {
 	struct away *away = &store->away;
-	uint64_t number;
 
 	pthread_mutex_lock(&away->lock);
 	if (away->blob_next == away->blob_end) {
@@ -134,9 +122,8 @@ static uint64_t blob_number(struct store *store)
 		atomic_store(&store->arena.sb->blobs, away->blob_end);
 		fault(FAULT_BLOBS_RESERVED);
 	}
-	number = away->blob_next++;
+	flight->request.blob = away->blob_next++;
 	pthread_mutex_unlock(&away->lock);
-	return number;
 }
 
 /* Shard lock held. Copies and seals the page when it is one that may go. */
@@ -154,7 +141,7 @@ static struct flight *depart(struct store *store, const struct key *key, uint32_
 		return NULL;
 	of = flight_of(flight);
 	memcpy(flight->bytes, alloc_bytes(&store->alloc, WORD_LOC(word)), flight->len);
-	flight->request.blob = blob_number(store);
+	number_blob(store, flight);
 	if (!seal_close(store->pools[key->pool].owner->seal, flight->request.blob, &of,
 			flight->bytes, flight->tag)) {
 		flight_end(flight);

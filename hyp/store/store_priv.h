@@ -221,7 +221,8 @@ struct pool *pool_of(struct store *store, const struct desc *desc);
 void shards_lock(struct store *store);
 void shards_unlock(struct store *store);
 
-/* ---- away.c, remotify.c, fetch.c: see away.h --------------------------------------------------
+/* ---- away.c, remotify.c, fetch.c, copies.c: see away.h
+ * --------------------------------------------------
  */
 
 void away_init(struct store *store);
@@ -253,6 +254,24 @@ unsigned away_flights(const struct store *store);		    /* requests that the tier
 void client_wake(struct store_client *client);
 struct seal_of flight_of(const struct flight *flight);
 bool home_protected(struct store *store, uint32_t no);
+
+/* Shard lock held, for all of a flight that has landed. */
+bool still_away(struct store *store, const struct flight *flight);
+bool open_blob(struct store *store, struct flight *flight, uint8_t *bytes);
+bool bring_home(struct store *store, struct shard *shard, struct flight *flight);
+void is_lost(struct store *store, const struct flight *flight);
+/* Takes who answered out of those to be asked. False: nobody is left. */
+bool others(struct tier_request *request);
+/*
+ * Has one who took a copy lost what it had since the flight began? Then it has none, perhaps. A
+ * copy under an old number counts for nothing until the pass for that loss is over (again).
+ */
+bool copies_lost(const struct flight *flight, bool again);
+
+/* copies.c */
+void copies_listen(struct store *store, struct store_tier *tier);
+bool copies_step(struct store *store);
+bool renew_step(struct store *store);
 
 bool remotify_step(struct store *store);
 bool remotify_wanted(struct store *store);
@@ -297,6 +316,11 @@ void pools_rebuild(struct store *store);
 /* ---- blob.c -------------------------------------------------------------------------------- */
 
 void lent_attach(struct store *store); /* after the rebuild */
+
+/* ---- compact.c ------------------------------------------------------------------------------ */
+
+/* The shard of a descriptor that may be anything by now; NULL when there is none. */
+struct shard *guess_shard(struct store *store, uint32_t no);
 
 /* ---- background ---------------------------------------------------------------------------- */
 

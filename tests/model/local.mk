@@ -7,9 +7,9 @@ libtest_a_SOURCES = \
 STORE_TEST_LIBS = libtest.a libstore.a libbase.a $(LZ4_LIBS) $(XXHASH_LIBS) $(GNUTLS_LIBS)
 
 check_PROGRAMS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
-	tests/model/limits tests/model/full tests/model/object
+	tests/model/limits tests/model/full tests/model/object tests/model/away
 TESTS += tests/model/model tests/model/crash tests/model/enumerate tests/model/damage \
-	tests/model/limits tests/model/full tests/model/object
+	tests/model/limits tests/model/full tests/model/object tests/model/away
 
 tests_model_model_SOURCES = \
 	tests/model/audit.c tests/model/exact.c tests/model/model.c tests/model/model.h \
@@ -33,3 +33,7 @@ tests_model_full_LDADD = $(STORE_TEST_LIBS)
 
 tests_model_object_SOURCES = tests/model/check.h tests/model/object.c
 tests_model_object_LDADD = $(STORE_TEST_LIBS)
+
+tests_model_away_SOURCES = tests/model/away.c tests/lib/holders.c tests/lib/holders.h
+tests_model_away_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+tests_model_away_LDADD = $(STORE_TEST_LIBS)

@@ -30,6 +30,7 @@ show_logs()
 {
 	local log
 
+	[ ! -f "$work/lent" ] || cat "$work/lent"
 	for log in "$work"/*/log "$work"/guest.err; do
 		[ -s "$log" ] || continue
 		echo "---- ${log#"$work"/}"
@@ -216,6 +217,17 @@ peer_counter() { ctl "$1" peer list --json | jq ".peers[] | select(.name == \"$2
 peer_is() { [ "$(peer_state "$1" "$2")" = "$3" ]; }
 
 lent() { ctl "$1" peer list --json | jq '.lending.lent_bytes'; }
+
+# What host2 and host3 have lent has come back, but for what a table may keep.
+nothing_lent()
+{
+	echo "  lent: $(lent host2) and $(lent host3) bytes" > "$work/lent"
+	[ "$(lent host2)" -lt 200000 ] && [ "$(lent host3)" -lt 200000 ]
+}
+
+comes_back() { # seconds
+	until_true "$1" nothing_lent
+}
 
 all_up() # host: its peers
 {

@@ -25,5 +25,4 @@ exec 7>&- 8<&-
 rm -f "$work/host1/run/arena"*
 rm -rf "$work/host1/run/regions"
 start host1
-nothing_lent() { [ "$(lent host2)" -lt 200000 ] && [ "$(lent host3)" -lt 200000 ]; }
-until_true 60 nothing_lent
+comes_back 60

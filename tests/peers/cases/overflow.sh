@@ -25,9 +25,8 @@ must_be 'pages right' "$(value done)" -eq $((20000 - refused))
 ask load 10
 ask get 0 20000
 ask flush 0 20000
-nothing_lent() { [ "$(lent host2)" -lt 200000 ] && [ "$(lent host3)" -lt 200000 ]; }
-until_true 30 nothing_lent
+comes_back 30
 ask put 0 12000
 ask destroy
-until_true 30 nothing_lent
+comes_back 30
 ctl host1 peer stat
