@@ -252,7 +252,7 @@ void store_blob_delete(struct store *store, const struct store_owner *owner, uin
 
 /* ---- Renewal -------------------------------------------------------------------------------- */
 
-struct renewal {
+struct lent_renewal {
 	uint64_t first, end;
 	const uint64_t *blobs;
 	uint32_t nr;
@@ -267,7 +267,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Does the blob go? */
-static bool is_left_over(struct renewal *renewal, uint64_t blob)
+static bool is_left_over(struct lent_renewal *renewal, uint64_t blob)
 {
 	if (blob < renewal->first || blob >= renewal->end)
 		return false;
@@ -279,7 +279,7 @@ static bool is_left_over(struct renewal *renewal, uint64_t blob)
 
 /* Shard lock held. The next pages of the list; false behind the last. */
 static bool renew_some(struct store *store, struct shard *shard, struct cursor *cursor,
-		       struct renewal *renewal)
+		       struct lent_renewal *renewal)
 {
 	for (unsigned i = 0; i < RENEW_PAGES && cursor->at; i++) {
 		uint32_t no = cursor->at;
@@ -295,7 +295,7 @@ static bool renew_some(struct store *store, struct shard *shard, struct cursor *
 }
 
 static void renew_shard(struct store *store, struct shard *shard, const struct key *key,
-			struct renewal *renewal)
+			struct lent_renewal *renewal)
 {
 	struct cursor cursor = {0}, **at;
 	bool more = true;
@@ -320,7 +320,7 @@ static void renew_shard(struct store *store, struct shard *shard, const struct k
 uint32_t store_blob_renew(struct store *store, const struct store_owner *owner, uint64_t first,
 			  uint64_t end, const uint64_t *blobs, uint32_t nr)
 {
-	struct renewal renewal = {first, end, blobs, nr, 0};
+	struct lent_renewal renewal = {first, end, blobs, nr, 0};
 	struct key key;
 
 	if (!find_pool(lent_client(store), owner, &key))
