@@ -6,7 +6,6 @@ libstore_a_SOURCES = \
 	hyp/store/alloc.c hyp/store/alloc.h \
 	hyp/store/arena.c hyp/store/arena.h \
 	hyp/store/away.c hyp/store/away.h \
-	hyp/store/blob.c \
 	hyp/store/cgroup.c hyp/store/cgroup.h \
 	hyp/store/client.c \
 	hyp/store/codec.c \

@@ -216,20 +216,6 @@ int pool_make(struct store_client *client, int id, uint32_t flags, const uint64_
 	return r;
 }
 
-int pool_make_lent(struct store_client *client, const uint8_t owner[16], uint64_t epoch)
-{
-	uint32_t flags =
-		TMEM_POOL_PERSIST | POOL_LENT | TMEM_SPEC_VERSION << TMEM_POOL_VERSION_SHIFT;
-	uint64_t uuid[2];
-	int r;
-
-	memcpy(uuid, owner, sizeof(uuid));
-	pthread_mutex_lock(&client->store->admin);
-	r = make_or_join(client, -1, flags, uuid, epoch);
-	pthread_mutex_unlock(&client->store->admin);
-	return r;
-}
-
 int store_pool_new(struct store_client *client, uint32_t flags, const uint64_t uuid[2],
 		   uint64_t nonce)
 {
@@ -444,7 +430,7 @@ void pools_rebuild(struct store *store)
 
 			if (!no || no > ARENA_MAX_POOLS ||
 			    atomic_load(&store->arena.pools[no - 1].state) != RECORD_LIVE ||
-			    !flags_valid(store->arena.pools[no - 1].flags & ~POOL_LENT)) {
+			    !flags_valid(store->arena.pools[no - 1].flags)) {
 				atomic_store(&client->rec->pools[id], 0);
 				continue;
 			}

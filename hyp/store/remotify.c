@@ -25,7 +25,7 @@ bool pool_goes_away(const struct pool *pool)
 {
 	uint32_t flags = atomic_load_explicit(&pool->flags, memory_order_relaxed);
 
-	return flags & TMEM_POOL_PERSIST && !(flags & (TMEM_POOL_SHARED | POOL_LENT));
+	return flags & TMEM_POOL_PERSIST && !(flags & TMEM_POOL_SHARED);
 }
 
 /* ---- Arrived -------------------------------------------------------------------------------- */
@@ -238,8 +238,7 @@ static struct store_client *pick_client(struct store *store)
 		struct store_client *client = &store->clients[i];
 		uint64_t have, min;
 
-		if (!client->rec || !client->seal || client == atomic_load(&store->lent) ||
-		    !pages_here(client))
+		if (!client->rec || !client->seal || !pages_here(client))
 			continue;
 		have = counter_get(&client->counters[CLIENT_PHYSICAL_BYTES]);
 		min = atomic_load(&client->min_bytes);

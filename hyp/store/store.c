@@ -95,7 +95,6 @@ static int set_up(struct store *store, const struct store_config *config, char *
 			 store->arena.path);
 		return -EPROTO;
 	}
-	lent_attach(store);
 	r = populate_first(store, err, errlen);
 	if (r || config->no_worker)
 		return r;

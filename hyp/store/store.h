@@ -290,46 +290,6 @@ void store_set_copies(struct store *store, unsigned copies);
  */
 void store_client_set_waker(struct store_client *client, void (*fn)(void *arg), void *arg);
 
-/* ---- Lending: blobs of other hosts ----------------------------------------------------------- */
-
-/* Whose. The blobs of one owner are those of its newest epoch alone. */
-struct store_owner {
-	uint8_t id[16];
-	uint64_t epoch;
-};
-
-/*
- * Physical bytes that blobs may take at most, and only what the pages of this host do not need.
- * More than that is not given up by itself, see store_lend_excess(). 0, or as store_client_open().
- */
-int store_set_lend(struct store *store, uint64_t bytes);
-uint64_t store_lent(const struct store *store);
-
-/* Physical bytes of blobs that should leave: of what is above the limit, or stands in the way. */
-uint64_t store_lend_excess(struct store *store);
-
-/* Is it the client that keeps blobs? It is there after the first store_set_lend(), for good. */
-bool store_client_is_lent(const struct store_client *client);
-
-/*
- * One thread at a time for all of them. put: 0; -ENOSPC and what was there is gone; -EINVAL. get:
- * the length, with the bytes in `bytes` (room for 4096); -ENOENT, -EIO damaged. renew: of the
- * numbers [first, end) the `nr` in `blobs` (rising) stay and others go; how many are not there.
- * forget: earlier epochs of the owner go; -ESTALE with *newest when there is a later one.
- */
-int store_blob_put(struct store *store, const struct store_owner *owner, uint64_t blob,
-		   const void *bytes, uint32_t len);
-int store_blob_get(struct store *store, const struct store_owner *owner, uint64_t blob,
-		   void *bytes);
-void store_blob_delete(struct store *store, const struct store_owner *owner, uint64_t blob);
-uint32_t store_blob_renew(struct store *store, const struct store_owner *owner, uint64_t first,
-			  uint64_t end, const uint64_t *blobs, uint32_t nr);
-int store_blob_forget(struct store *store, const struct store_owner *owner, uint64_t *newest);
-
-/* Bytes that would be taken from the owner now, and how many blobs of it are there. */
-void store_blob_spare(struct store *store, const struct store_owner *owner, uint64_t *bytes,
-		      uint64_t *held);
-
 /* ---- Credits: reservations of one page each ------------------------------------------------- */
 
 /*

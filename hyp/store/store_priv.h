@@ -128,9 +128,6 @@ struct store {
 	_Atomic uint64_t host_left;   /* bytes that the pool may take before it is */
 	_Atomic bool starving;	      /* a put found no memory since the worker looked */
 	_Atomic uint32_t dying_pools;
-	struct store_client
-		*_Atomic lent;	       /* who keeps blobs of other hosts; NULL: there are none */
-	_Atomic uint64_t lend;	       /* physical bytes of them at most */
 	_Atomic uint64_t reclaim_want; /* bytes that store_reclaim() still waits for */
 	unsigned ready_chunks;
 	counter_t counters[STORE_COUNTER_NR];
@@ -305,17 +302,10 @@ bool name_valid(const char *name);
 uint32_t pool_lookup(struct store_client *client, uint32_t id, uint32_t *gen);
 bool pool_alive(const struct store *store, const struct key *key);
 /* A new pool with that id, or (-1) with any; never one that is there, unless it is shared. */
-#define POOL_LENT (1u << 20) /* a flag of records: an owner's blobs; guests cannot ask for it */
-/* A pool for the blobs of an owner: its id, or -ENOSPC. */
-int pool_make_lent(struct store_client *client, const uint8_t owner[16], uint64_t epoch);
 int pool_make(struct store_client *client, int id, uint32_t flags, const uint64_t uuid[2],
 	      uint64_t nonce);
 bool pool_sweep(struct store *store); /* frees pages of dying pools; true when there was one */
 void pools_rebuild(struct store *store);
-
-/* ---- blob.c -------------------------------------------------------------------------------- */
-
-void lent_attach(struct store *store); /* after the rebuild */
 
 /* ---- compact.c ------------------------------------------------------------------------------ */
 
