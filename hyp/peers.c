@@ -33,6 +33,7 @@ struct peering {
 	struct peer_self self;
 	char name[STORE_NAME_MAX];
 	uint64_t lend;
+	_Atomic bool leaving; /* owners are asked to take their blobs away */
 
 	/* The file. */
 	pthread_mutex_t lock; /* the tier's thread remembers, too */
@@ -187,7 +188,7 @@ static struct store_owner owner_of(const struct lender_owner *owner)
 {
 	struct store_owner o = {.epoch = owner->epoch};
 
-	memcpy(o.id, owner->id, sizeof(o.id));
+	memcpy(o.uuid, owner->id, sizeof(o.uuid));
 	return o;
 }
 
@@ -197,6 +198,10 @@ static int lend_put(void *arg, const struct lender_owner *owner, uint64_t blob, 
 	struct peering *p = arg;
 	struct store_owner o = owner_of(owner);
 
+	if (p->leaving) {
+		store_blob_delete(p->store, &o, blob);
+		return -ENOSPC;
+	}
 	return store_blob_put(p->store, &o, blob, bytes, len);
 }
 
@@ -219,29 +224,90 @@ static void lend_delete(void *arg, const struct lender_owner *owner, uint64_t bl
 	store_blob_delete(p->store, &o, blob);
 }
 
+#define RENEW_RUN 1024u
+
+/* Both lists rise: what is here and not in the owner's goes. */
 static uint32_t lend_renew(void *arg, const struct lender_owner *owner, uint64_t first,
 			   uint64_t end, const uint64_t *blobs, uint32_t nr)
 {
 	struct peering *p = arg;
 	struct store_owner o = owner_of(owner);
+	uint64_t here[RENEW_RUN];
+	uint32_t n, at = 0, found = 0;
 
-	return store_blob_renew(p->store, &o, first, end, blobs, nr);
+	while ((n = store_blob_list(p->store, &o, first, here, RENEW_RUN)) > 0 && here[0] < end) {
+		for (uint32_t i = 0; i < n && here[i] < end; i++) {
+			while (at < nr && blobs[at] < here[i])
+				at++;
+			if (at < nr && blobs[at] == here[i])
+				found++;
+			else
+				store_blob_delete(p->store, &o, here[i]);
+		}
+		first = here[n - 1] + 1;
+	}
+	return nr - found;
+}
+
+/* One owner, looked for among all lives of all owners. */
+struct search {
+	struct store_owner owner;
+	uint64_t held;	 /* of this life */
+	uint64_t newest; /* of its lives */
+	bool is_older;	 /* there is an older one: */
+	uint64_t older;
+};
+
+static int look_at(const struct store_owner *owner, uint64_t pages, void *arg)
+{
+	struct search *search = arg;
+
+	if (memcmp(owner->uuid, search->owner.uuid, sizeof(owner->uuid)) != 0)
+		return 0;
+	if (owner->epoch == search->owner.epoch)
+		search->held = pages;
+	if (owner->epoch > search->newest)
+		search->newest = owner->epoch;
+	if (owner->epoch < search->owner.epoch) {
+		search->is_older = true;
+		search->older = owner->epoch;
+	}
+	return 0;
+}
+
+static struct search search_for(struct peering *p, const struct lender_owner *owner)
+{
+	struct search search = {.owner = owner_of(owner)};
+
+	store_blob_owners(p->store, look_at, &search);
+	return search;
 }
 
 static void lend_spare(void *arg, const struct lender_owner *owner, uint64_t *bytes, uint64_t *held)
 {
 	struct peering *p = arg;
-	struct store_owner o = owner_of(owner);
 
-	store_blob_spare(p->store, &o, bytes, held);
+	*bytes = p->leaving ? 0 : store_lend_spare(p->store);
+	*held = search_for(p, owner).held;
 }
 
 static int lend_forget(void *arg, const struct lender_owner *owner, uint64_t *newest)
 {
 	struct peering *p = arg;
-	struct store_owner o = owner_of(owner);
+	struct search search = search_for(p, owner);
+	struct store_owner old;
 
-	return store_blob_forget(p->store, &o, newest);
+	if (search.newest > owner->epoch) {
+		*newest = search.newest;
+		return -ESTALE;
+	}
+	while (search.is_older) {
+		old = search.owner;
+		old.epoch = search.older;
+		store_blob_forget(p->store, &old);
+		search = search_for(p, owner);
+	}
+	return 0;
 }
 
 static const struct lender_ops lending = {
@@ -272,19 +338,34 @@ static int open_lender(struct peering *p, const struct config *config, char *err
 	return r;
 }
 
-/* Memory that is wanted back is asked for until nothing is above the limit. */
-static void set_lend(struct peering *p, uint64_t lend)
-{
-	bool less = lend < p->lend;
+#define LEAVE_MS 10000
 
+static int set_lend(struct peering *p, uint64_t lend, char *err, size_t errlen)
+{
+	int r = store_set_lend(p->store, lend);
+
+	if (r)
+		return fail(r, err, errlen, "[peers] lend: the arena has no room for it: %s",
+			    strerror(-r));
 	p->lend = lend;
-	store_set_lend(p->store, lend);
-	if (!p->lender)
+	return 0;
+}
+
+/*
+ * Lent memory is the lowest class: what own pages need, or is above the limit, is asked back. All
+ * that is asked for may leave; when enough has left the rest may stay.
+ */
+void peering_tick(struct tmemd *t)
+{
+	struct peering *p = t->peering;
+	bool excess;
+
+	if (!p || !p->lender)
 		return;
-	if (less && store_lent(p->store) > lend)
-		lender_leave(p->lender, TMEM_CONTROL_DRAIN_MS);
-	else
-		lender_leave(p->lender, 0);
+	excess = store_lend_excess(p->store) != 0;
+	if (excess != p->leaving)
+		lender_leave(p->lender, excess ? LEAVE_MS : 0);
+	p->leaving = excess;
 }
 
 /* ---- Borrowing ------------------------------------------------------------------------------ */
@@ -361,7 +442,8 @@ int peering_start(struct tmemd *t, char *err, size_t errlen)
 	r = load(p, t->config);
 	if (r)
 		fail(r, err, errlen, "peers: no random number");
-	set_lend(p, t->config->peers.lend);
+	if (!r)
+		r = set_lend(p, t->config->peers.lend, err, errlen);
 	if (!r && t->config->peers.lend)
 		r = open_lender(p, t->config, err, errlen);
 	if (!r && t->config->nr_peers)
@@ -411,8 +493,8 @@ static void reload_lending(struct peering *p, const struct config *was, const st
 	const struct config_patterns *before = &was->peers.allow, *now = &is->peers.allow;
 	char err[512];
 
-	if (is->peers.lend != p->lend)
-		set_lend(p, is->peers.lend);
+	if (is->peers.lend != p->lend && set_lend(p, is->peers.lend, err, sizeof(err)))
+		log_msg(LOG_ERROR, "reload: %s", err);
 	if (!p->lender) {
 		if (is->peers.lend && open_lender(p, is, err, sizeof(err)))
 			log_msg(LOG_ERROR, "reload: nothing is lent: %s", err);

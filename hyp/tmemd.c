@@ -324,17 +324,29 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 	notify("WATCHDOG=1");
 }
 
-#define NR_EVENTS 4
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	peering_tick(arg);
+}
+
+#define TICK_US 300000
+#define NR_SIGNALS 3
+#define NR_EVENTS 5
 
 static bool events_add(struct event *events[NR_EVENTS])
 {
 	uint64_t us = notify_watchdog_us() / 2;
 	struct timeval interval = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+	struct timeval tick = {0, TICK_US};
 
 	for (int i = 0; i < NR_EVENTS; i++)
-		if (!events[i] || (i < 3 && event_add(events[i], NULL)))
+		if (!events[i] || (i < NR_SIGNALS && event_add(events[i], NULL)))
 			return false;
-	return !us || !event_add(events[3], &interval);
+	if (event_add(events[NR_SIGNALS], &tick))
+		return false;
+	return !us || !event_add(events[NR_SIGNALS + 1], &interval);
 }
 
 static int run(struct tmemd *t, struct event_base *base, const sigset_t *signals)
@@ -342,6 +354,7 @@ static int run(struct tmemd *t, struct event_base *base, const sigset_t *signals
 	struct event *events[NR_EVENTS] = {evsignal_new(base, SIGHUP, on_hup, t),
 					   evsignal_new(base, SIGTERM, on_stop, base),
 					   evsignal_new(base, SIGINT, on_stop, base),
+					   event_new(base, -1, EV_PERSIST, on_tick, t),
 					   event_new(base, -1, EV_PERSIST, on_watchdog, t)};
 	int r = EXIT_FAILURE;
 

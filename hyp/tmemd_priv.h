@@ -71,6 +71,9 @@ uint64_t disks_exposure(void *arg);
 int peering_start(struct tmemd *t, char *err, size_t errlen);
 void peering_stop(struct tmemd *t);
 
+/* A few times in a second, see there. */
+void peering_tick(struct tmemd *t);
+
 /* t->config is still what was before. */
 void peering_reload(struct tmemd *t, const struct config *next);
 

@@ -111,6 +111,10 @@
 	  "blobs that a holder, asked to keep them, had not")                                      \
 	X(TIER_DELETES_DROPPED, "tier_deletes_dropped", "blobs", COUNTER,                          \
 	  "deletes that found no room to wait; made good when holders are told what is live")      \
+	X(LENT_BLOBS, "lent_blobs", "blobs", GAUGE, "pages of other hosts that are held here")     \
+	X(LENT_BYTES, "lent_bytes", "bytes", GAUGE, "physical memory that they take")              \
+	X(LEND_REFUSED, "lend_refused", "blobs", COUNTER,                                          \
+	  "blobs of other hosts not taken: more than is lent, or it is not spare")                 \
 	X(REBUILT, "rebuilt", "pages", GAUGE, "pages found in the arena at start")                 \
 	X(REBUILD_NS, "rebuild_ns", "nanoseconds", GAUGE, "time that the rebuild took")
 

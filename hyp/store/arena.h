@@ -138,6 +138,7 @@ enum codec {
 	CODEC_RAW = 1,
 	CODEC_LZ4 = 2,
 	CODEC_AWAY = 3, /* with holders of a tier */
+	CODEC_BLOB = 4, /* another host's: bytes as they came */
 	CODEC_NR
 };
 
@@ -153,7 +154,7 @@ enum codec {
 /* Has a page with this word a place in the payload area? */
 static inline bool word_has_place(uint64_t word)
 {
-	return WORD_CODEC(word) == CODEC_RAW || WORD_CODEC(word) == CODEC_LZ4;
+	return WORD_CODEC(word) != CODEC_SAME && WORD_CODEC(word) != CODEC_AWAY;
 }
 
 /*

@@ -8,6 +8,7 @@
 #include "store/store_priv.h"
 
 #define DEFAULT_WEIGHT 100
+#define LENT_NAME ".lent" /* no name that anybody can ask for */
 
 static uint64_t unused_minimum(const struct store_client *client, uint64_t have)
 {
@@ -165,8 +166,25 @@ struct store_client *store_client_find(struct store *store, const char *name)
 {
 	struct store_client *client;
 
+	if (!strcmp(name, LENT_NAME))
+		return NULL;
 	pthread_mutex_lock(&store->admin);
 	client = find_client(store, name);
+	pthread_mutex_unlock(&store->admin);
+	return client;
+}
+
+struct store_client *client_lent(struct store *store, bool make)
+{
+	struct store_client *client = atomic_load(&store->lent);
+
+	if (client)
+		return client;
+	pthread_mutex_lock(&store->admin);
+	client = find_client(store, LENT_NAME);
+	if (!client && make)
+		client = make_client(store, LENT_NAME);
+	atomic_store(&store->lent, client);
 	pthread_mutex_unlock(&store->admin);
 	return client;
 }
@@ -177,7 +195,7 @@ int store_client_each(struct store *store, int (*fn)(struct store_client *client
 	int r = 0;
 
 	for (unsigned i = 0; i < STORE_MAX_CLIENTS && !r; i++)
-		if (store->clients[i].rec)
+		if (store->clients[i].rec && &store->clients[i] != atomic_load(&store->lent))
 			r = fn(&store->clients[i], arg);
 	return r;
 }

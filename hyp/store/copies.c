@@ -490,29 +490,26 @@ static void sift_down(uint64_t *heap, uint32_t nr, uint32_t i)
 	}
 }
 
-/* Keeps the smallest ones, the largest of them on top. */
-static void heap_add(struct renewal *renewal, uint64_t blob)
+/* The largest is on top. */
+void least_add(uint64_t *heap, uint32_t *nr, uint32_t max, uint64_t value)
 {
-	uint64_t *heap = renewal->blobs;
 	uint32_t i;
 
-	if (renewal->nr == RENEW_BLOBS) {
-		if (blob < heap[0]) {
-			heap[0] = blob;
-			sift_down(heap, renewal->nr, 0);
+	if (*nr == max) {
+		if (max && value < heap[0]) {
+			heap[0] = value;
+			sift_down(heap, max, 0);
 		}
 		return;
 	}
-	for (i = renewal->nr++; i && heap[(i - 1) / 2] < blob; i = (i - 1) / 2)
+	for (i = (*nr)++; i && heap[(i - 1) / 2] < value; i = (i - 1) / 2)
 		heap[i] = heap[(i - 1) / 2];
-	heap[i] = blob;
+	heap[i] = value;
 }
 
-static void heap_sort(struct renewal *renewal)
+void least_sort(uint64_t *heap, uint32_t nr)
 {
-	uint64_t *heap = renewal->blobs;
-
-	for (uint32_t nr = renewal->nr; nr > 1;) {
+	while (nr > 1) {
 		uint64_t t = heap[0];
 
 		heap[0] = heap[--nr];
@@ -608,7 +605,7 @@ static void renew_send(struct store *store, struct store_tier *tier)
 	struct renewal *renewal = &store->away.renewal;
 
 	renewal->end = renewal->nr == RENEW_BLOBS ? renewal->blobs[0] + 1 : renewal->settled;
-	heap_sort(renewal);
+	least_sort(renewal->blobs, renewal->nr);
 	counter_add(&store->counters[STORE_TIER_RENEWED], 1);
 	atomic_store(&renewal->state, RENEW_OUT);
 	tier->ops->renew(tier, renewal->holder, renewal->first, renewal->end, renewal->blobs,
@@ -636,7 +633,7 @@ bool renew_step(struct store *store)
 		if ((AWAY_HOLDER(where, 0) == renewal->holder ||
 		     AWAY_HOLDER(where, 1) == renewal->holder) &&
 		    blob >= renewal->first && blob < renewal->settled)
-			heap_add(renewal, blob);
+			least_add(renewal->blobs, &renewal->nr, RENEW_BLOBS, blob);
 	}
 	if (renewal->rec >= high)
 		renew_send(store, tier);

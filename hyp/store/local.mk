@@ -15,6 +15,7 @@ libstore_a_SOURCES = \
 	hyp/store/fetch.c \
 	hyp/store/image.c \
 	hyp/store/index.c \
+	hyp/store/lend.c \
 	hyp/store/page.c \
 	hyp/store/pool.c \
 	hyp/store/populate.c \

@@ -232,6 +232,27 @@ int store_pool_new(struct store_client *client, uint32_t flags, const uint64_t u
 	return r;
 }
 
+int pool_named(struct store_client *client, const uint64_t uuid[2], uint64_t nonce, bool make)
+{
+	static const uint32_t flags =
+		TMEM_SPEC_VERSION << TMEM_POOL_VERSION_SHIFT | TMEM_POOL_PERSIST;
+	struct store *store = client->store;
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&store->admin);
+	for (int id = 0; id < STORE_MAX_CLIENT_POOLS && r < 0; id++) {
+		uint32_t no = (uint32_t)atomic_load(&client->pools[id]);
+		const struct pool_rec *rec = &store->arena.pools[no ? no - 1 : 0];
+
+		if (no && rec->nonce == nonce && !memcmp(rec->uuid, uuid, sizeof(rec->uuid)))
+			r = id;
+	}
+	if (r < 0 && make)
+		r = make_or_join(client, -1, flags, uuid, nonce);
+	pthread_mutex_unlock(&store->admin);
+	return r;
+}
+
 /* ---- Destroying ----------------------------------------------------------------------------- */
 
 /* Frees up to a batch of the pool's pages in one shard; how many. */

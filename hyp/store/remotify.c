@@ -238,7 +238,8 @@ static struct store_client *pick_client(struct store *store)
 		struct store_client *client = &store->clients[i];
 		uint64_t have, min;
 
-		if (!client->rec || !client->seal || !pages_here(client))
+		if (!client->rec || !client->seal || !pages_here(client) ||
+		    client == atomic_load(&store->lent))
 			continue;
 		have = counter_get(&client->counters[CLIENT_PHYSICAL_BYTES]);
 		min = atomic_load(&client->min_bytes);

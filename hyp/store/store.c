@@ -95,6 +95,7 @@ static int set_up(struct store *store, const struct store_config *config, char *
 			 store->arena.path);
 		return -EPROTO;
 	}
+	client_lent(store, false);
 	r = populate_first(store, err, errlen);
 	if (r || config->no_worker)
 		return r;
@@ -224,6 +225,7 @@ counter_t *store_counters(struct store *store)
 	counter_set(&store->counters[STORE_GROWTH_BYTES],
 		    atomic_load(&store->alloc.growth) * SLAB_BYTES);
 	counter_set(&store->counters[STORE_AWAY_BYTES], atomic_load(&store->away.pages) * 4096);
+	lent_counters(store);
 	counter_set(&store->counters[STORE_TIER_FLIGHTS], away_flights(store));
 	counter_set(&store->counters[STORE_ALLOCATED_BYTES],
 		    atomic_load(&store->alloc.used_slabs) * SLAB_BYTES);

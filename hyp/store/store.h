@@ -290,6 +290,53 @@ void store_set_copies(struct store *store, unsigned copies);
  */
 void store_client_set_waker(struct store_client *client, void (*fn)(void *arg), void *arg);
 
+/* ---- Lent memory: blobs of other hosts ------------------------------------------------------- */
+
+/*
+ * Whose blobs: a host, in one life of its arena. Blobs are up to 4096 bytes without meaning to us,
+ * kept as pages of a client that nobody sees, over restarts, until their owner lets them go.
+ */
+struct store_owner {
+	uint64_t uuid[2];
+	uint64_t epoch;
+};
+
+/* Physical bytes that blobs may take; 0, as it is after a start: no new ones. -EINVAL, -ENOSPC. */
+int store_set_lend(struct store *store, uint64_t bytes);
+
+/*
+ * Replaces what has the number. 0; -EINVAL; -ENOSPC: more than is lent, or it is not spare: own
+ * pages come first, so some room is left to them. After an error nothing has the number.
+ */
+int store_blob_put(struct store *store, const struct store_owner *owner, uint64_t id,
+		   const void *bytes, uint32_t len);
+/* Its length, -ENOENT, or -EIO damaged. */
+int store_blob_get(struct store *store, const struct store_owner *owner, uint64_t id,
+		   uint8_t bytes[4096]);
+/* 1, or 0: it was not there. */
+int store_blob_delete(struct store *store, const struct store_owner *owner, uint64_t id);
+/* The smallest numbers not below `first`, rising; how many. What is put meanwhile may be missing.
+ */
+uint32_t store_blob_list(struct store *store, const struct store_owner *owner, uint64_t first,
+			 uint64_t *ids, uint32_t room);
+/* All blobs of the owner's life. 1, or 0: there were none. */
+int store_blob_forget(struct store *store, const struct store_owner *owner);
+
+/* Calls fn for each owner's life that has blobs here, until it returns non-zero; returns that. */
+int store_blob_owners(struct store *store,
+		      int (*fn)(const struct store_owner *owner, uint64_t pages, void *arg),
+		      void *arg);
+
+/*
+ * Physical bytes that own pages, or the host, need back now: so much should be asked to leave. 0
+ * when there is room, or nothing is lent. To be asked a few times in a second.
+ */
+uint64_t store_lend_excess(struct store *store);
+
+/* Physical bytes of blobs that are here, and that would be taken now. */
+uint64_t store_lent(const struct store *store);
+uint64_t store_lend_spare(const struct store *store);
+
 /* ---- Credits: reservations of one page each ------------------------------------------------- */
 
 /*

@@ -148,6 +148,8 @@ struct store {
 	uint16_t evict_pools[ARENA_MAX_POOLS];
 	unsigned compact_class;
 	struct away away;
+	struct store_client *_Atomic lent; /* whose pages are other hosts' blobs; NULL: none yet */
+	_Atomic uint64_t lend;		   /* physical bytes for them */
 };
 
 /* ---- codec.c ------------------------------------------------------------------------------- */
@@ -266,6 +268,9 @@ bool others(struct tier_request *request);
 bool copies_lost(const struct flight *flight, bool again);
 
 /* copies.c */
+/* Keeps the smallest `max` of the values that were added, as a heap; then sorts them. */
+void least_add(uint64_t *heap, uint32_t *nr, uint32_t max, uint64_t value);
+void least_sort(uint64_t *heap, uint32_t nr);
 void copies_listen(struct store *store, struct store_tier *tier);
 bool copies_step(struct store *store);
 bool renew_step(struct store *store);
@@ -287,6 +292,10 @@ void fetch_send(struct store *store, struct departures *departures);
 /* Waits until a flight lands or `until` (ns); the caller looks again. False: it is past. */
 bool away_wait(struct store *store, uint64_t until);
 
+/* ---- lend.c --------------------------------------------------------------------------------- */
+
+void lent_counters(struct store *store); /* brings the gauges up to date */
+
 /* ---- client.c ------------------------------------------------------------------------------ */
 
 void client_charge(struct store_client *client, uint64_t bytes);
@@ -295,6 +304,8 @@ void client_attach_rec(struct store *store, uint32_t no); /* rebuild */
 bool client_take_credit(struct store_client *client);
 void client_credit_used(struct store_client *client);
 bool name_valid(const char *name);
+/* The client of other hosts' blobs; with `make` made if need be. Its name is no valid one. */
+struct store_client *client_lent(struct store *store, bool make);
 
 /* ---- pool.c -------------------------------------------------------------------------------- */
 
@@ -304,6 +315,8 @@ bool pool_alive(const struct store *store, const struct key *key);
 /* A new pool with that id, or (-1) with any; never one that is there, unless it is shared. */
 int pool_make(struct store_client *client, int id, uint32_t flags, const uint64_t uuid[2],
 	      uint64_t nonce);
+/* The id of the pool with that uuid and nonce, made if it is to be; -ENOENT, -ENOSPC. */
+int pool_named(struct store_client *client, const uint64_t uuid[2], uint64_t nonce, bool make);
 bool pool_sweep(struct store *store); /* frees pages of dying pools; true when there was one */
 void pools_rebuild(struct store *store);
 

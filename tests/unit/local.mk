@@ -8,7 +8,7 @@ tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 if HAVE_CUNIT
 UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/away_test tests/unit/background_test \
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
-	tests/unit/codec_test tests/unit/config_test tests/unit/index_test \
+	tests/unit/codec_test tests/unit/config_test tests/unit/index_test tests/unit/lend_test \
 	tests/unit/pages_test tests/unit/parked_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
 	tests/unit/seal_test tests/unit/stream_test tests/unit/tier_test \
 	tests/unit/vhost_memory_test tests/unit/vhost_queue_test tests/unit/vhost_saved_test \
@@ -40,6 +40,9 @@ tests_unit_codec_test_LDADD = $(UNIT_LIBS)
 tests_unit_config_test_SOURCES = tests/unit/config_test.c tests/unit/unit.h
 tests_unit_config_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_config_test_LDADD = libcontrol.a $(UNIT_LIBS) $(INIH_LIBS)
+tests_unit_lend_test_SOURCES = tests/unit/lend_test.c tests/unit/unit.h tests/unit/with_store.h
+tests_unit_lend_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_lend_test_LDADD = $(UNIT_LIBS)
 tests_unit_index_test_SOURCES = tests/unit/index_test.c tests/unit/unit.h
 tests_unit_index_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_index_test_LDADD = $(UNIT_LIBS)
