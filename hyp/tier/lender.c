@@ -222,7 +222,6 @@ static void link_over(struct conn *conn, uint64_t now)
 static void turn(struct conn *conn, uint64_t now)
 {
 	struct names names;
-	uint32_t left;
 
 	conn->ready = false;
 	if (conn->state == CONN_OVER) {
@@ -244,14 +243,12 @@ static void turn(struct conn *conn, uint64_t now)
 	if (conn_input(conn, now))
 		conn->ready = true;
 	conn_tell(conn, now);
-	left = buffer_used(&conn->link.in);
-	if (buffer_used(&conn->link.out) && link_step(&conn->link, now)) {
-		link_over(conn, now);
+	if (link_flush(&conn->link, now)) {
+		conn->ready = true; /* it ends when all that came before is done */
 		return;
 	}
 	/* What is in memory already, epoll does not tell of. */
-	if (buffer_used(&conn->link.in) > left ||
-	    (link_pending(&conn->link) && buffer_room(&conn->link.in)))
+	if (link_pending(&conn->link) && buffer_room(&conn->link.in))
 		conn->ready = true;
 	if (conn->state == CONN_ENDING && !buffer_used(&conn->link.out))
 		let_go(conn, now);
