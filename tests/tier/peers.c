@@ -136,6 +136,26 @@ static void empty_in_the_same_epoch(void)
 	end(1);
 }
 
+static void put_when_back(void *arg, uint16_t holder)
+{
+	(void)holder;
+	ask_put(arg, 5, 0, 1);
+}
+
+/* The store puts as soon as it hears of a holder: it has room then, not only after a while. */
+static void at_once(void)
+{
+	static struct ask ask;
+
+	owner_begin(NULL);
+	owner.tier->events.back = put_when_back;
+	owner.tier->events.arg = &ask;
+	host_begin(&hosts[0], 1, ROOM);
+	owner_add(&hosts[0], 0);
+	CHECK_IS(ask_wait(&ask), 0);
+	end(1);
+}
+
 static void nobody_there(void)
 {
 	static struct ask ask;
@@ -431,6 +451,7 @@ int main(int argc, char **argv)
 	(void)argv;
 	world_begin("peers");
 	RUN(one_blob);
+	RUN(at_once);
 	RUN(nobody_there);
 	RUN(full);
 	RUN(other_hosts);
@@ -442,6 +463,6 @@ int main(int argc, char **argv)
 	RUN(storm);
 	RUN(random_requests);
 	RUN(killed_under_load);
-	puts("12 passed, 0 failed");
+	puts("13 passed, 0 failed");
 	return 0;
 }
