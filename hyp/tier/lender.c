@@ -486,7 +486,7 @@ static int open_listener(struct lender *lender, char *err, size_t size)
 	}
 	r = listen_at(info);
 	freeaddrinfo(info);
-	if (r == -EAFNOSUPPORT && !s->address) { /* a host without IPv6 */
+	if ((r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL) && !s->address) { /* no IPv6 here */
 		hints.ai_family = AF_INET;
 		if (!getaddrinfo(NULL, port, &hints, &info)) {
 			r = listen_at(info);
