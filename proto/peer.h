@@ -97,7 +97,7 @@ struct tmem_peer_hello {
 	char name[TMEM_PEER_NAME];
 	uint32_t leave_ms; /* WELCOME: not 0: as in LEAVE */
 	uint32_t reserved1;
-	uint64_t reserved2;
+	uint64_t spare; /* WELCOME: bytes that would be taken now */
 };
 
 struct tmem_peer_entry {

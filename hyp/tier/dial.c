@@ -135,13 +135,11 @@ void dial_flush(struct peer *peer, uint64_t now)
 	if (peer->dial == DIAL_DOWN)
 		return;
 	peer_output(peer, now);
-	if (peer->link.open && buffer_used(&peer->link.out) && link_step(&peer->link, now)) {
-		peer_input(peer, now);
-		dial_hang_up(peer, peer->link.why, true, now);
+	if (link_flush(&peer->link, now)) {
+		/* What has come before the end is in the socket still. */
+		peer->ready = true;
 		return;
 	}
-	if (buffer_used(&peer->link.in) || link_pending(&peer->link))
-		peer->ready = true;
 	if (link_poll(&peer->link, peer->peers->epoll, peer))
 		dial_hang_up(peer, "it cannot be polled", true, now);
 }

@@ -204,6 +204,7 @@ void frame_hello(const struct frame *frame, struct tmem_peer_hello *hello)
 		.session = FIELD64(tmem_peer_hello, session),
 		.held = FIELD64(tmem_peer_hello, held),
 		.leave_ms = FIELD32(tmem_peer_hello, leave_ms),
+		.spare = FIELD64(tmem_peer_hello, spare),
 	};
 	memcpy(hello->uuid, part + offsetof(struct tmem_peer_hello, uuid), sizeof(hello->uuid));
 	memcpy(hello->name, part + offsetof(struct tmem_peer_hello, name), TMEM_PEER_NAME);
@@ -343,6 +344,7 @@ void frame_make_hello(struct frame_make *make, const struct tmem_peer_hello *hel
 	store64(at + offsetof(struct tmem_peer_hello, session), hello->session);
 	store64(at + offsetof(struct tmem_peer_hello, held), hello->held);
 	store32(at + offsetof(struct tmem_peer_hello, leave_ms), hello->leave_ms);
+	store64(at + offsetof(struct tmem_peer_hello, spare), hello->spare);
 	memcpy(at + offsetof(struct tmem_peer_hello, uuid), hello->uuid, sizeof(hello->uuid));
 	memcpy(at + offsetof(struct tmem_peer_hello, name), hello->name, TMEM_PEER_NAME);
 }

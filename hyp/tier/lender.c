@@ -23,7 +23,7 @@
 #include "base/log.h"
 
 #define EVENTS 64
-#define TICK_MS 100  /* how exactly times are kept while somebody is connected */
+#define TICK_MS 250  /* how exactly times are kept while somebody is connected */
 #define OVER_MS 1000 /* that the other side has to hang up */
 #define ACCEPTS 16   /* at once */
 
@@ -149,6 +149,28 @@ static struct conn *free_conn(struct lender *lender)
 	return NULL;
 }
 
+/*
+ * Room for one that comes: who has not got to a hello for the longest time gives way, so that
+ * nobody without a certificate keeps out those who have one.
+ */
+static struct conn *make_room(struct lender *lender)
+{
+	struct conn *oldest = NULL;
+
+	for (uint32_t i = 0; i < lender->settings.connections; i++) {
+		struct conn *conn = &lender->conns[i];
+
+		if (conn->state == CONN_SERVING || conn->state == CONN_FREE)
+			continue;
+		if (!oldest || conn->link.began < oldest->link.began)
+			oldest = conn;
+	}
+	if (!oldest)
+		return NULL;
+	hang_up(oldest);
+	return oldest;
+}
+
 static void set_options(int fd, uint64_t silence)
 {
 	unsigned timeout = (unsigned)(silence / CLOCK_MS);
@@ -181,6 +203,8 @@ static bool accept_one(struct lender *lender, uint64_t now)
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR;
 	conn = free_conn(lender);
+	if (!conn)
+		conn = make_room(lender);
 	if (!conn) {
 		counter_add(&lender->counters[LENDER_REFUSED_BUSY], 1);
 		close(fd);
@@ -222,7 +246,6 @@ static void link_over(struct conn *conn, uint64_t now)
 static void turn(struct conn *conn, uint64_t now)
 {
 	struct names names;
-	uint32_t left;
 
 	conn->ready = false;
 	if (conn->state == CONN_OVER) {
@@ -244,14 +267,12 @@ static void turn(struct conn *conn, uint64_t now)
 	if (conn_input(conn, now))
 		conn->ready = true;
 	conn_tell(conn, now);
-	left = buffer_used(&conn->link.in);
-	if (buffer_used(&conn->link.out) && link_step(&conn->link, now)) {
-		link_over(conn, now);
+	if (link_flush(&conn->link, now)) {
+		conn->ready = true; /* it ends when all that came before is done */
 		return;
 	}
 	/* What is in memory already, epoll does not tell of. */
-	if (buffer_used(&conn->link.in) > left ||
-	    (link_pending(&conn->link) && buffer_room(&conn->link.in)))
+	if (link_pending(&conn->link) && buffer_room(&conn->link.in))
 		conn->ready = true;
 	if (conn->state == CONN_ENDING && !buffer_used(&conn->link.out))
 		let_go(conn, now);
@@ -465,7 +486,7 @@ static int open_listener(struct lender *lender, char *err, size_t size)
 	}
 	r = listen_at(info);
 	freeaddrinfo(info);
-	if (r == -EAFNOSUPPORT && !s->address) { /* a host without IPv6 */
+	if ((r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL) && !s->address) { /* no IPv6 here */
 		hints.ai_family = AF_INET;
 		if (!getaddrinfo(NULL, port, &hints, &info)) {
 			r = listen_at(info);

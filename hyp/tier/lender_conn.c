@@ -86,7 +86,7 @@ void conn_names(struct conn *conn, const struct names *names)
 }
 
 /* What it has proved and what it says, in one number: two hosts never have the same. */
-static void make_id(struct conn *conn, const uint8_t *uuid)
+static bool make_id(struct conn *conn, const uint8_t *uuid)
 {
 	uint8_t text[PEER_NAME + PEER_UUID] = {0}, digest[32];
 
@@ -95,9 +95,10 @@ static void make_id(struct conn *conn, const uint8_t *uuid)
 		memcpy(text, conn->names.name[0], PEER_NAME);
 	memcpy(text + PEER_NAME, uuid, PEER_UUID);
 	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, text, sizeof(text), digest))
-		memset(digest, 0, sizeof(digest));
+		return false;
 	memcpy(conn->who.id, digest, sizeof(conn->who.id));
 	conn->who.name = conn->name;
+	return true;
 }
 
 /* The entry of this owner, or one to be used for it; NULL when all are connected. */
@@ -202,7 +203,6 @@ static void welcome(struct conn *conn, const struct tmem_peer_hello *hello, uint
 		.leave_ms = lender_leave_ms(lender, now),
 	};
 	struct frame_make make;
-	uint64_t spare;
 
 	lender->serving++;
 	conn->state = CONN_SERVING;
@@ -210,7 +210,7 @@ static void welcome(struct conn *conn, const struct tmem_peer_hello *hello, uint
 	conn->renew = answer.renew;
 	conn->window = answer.window = smaller(hello->window, window_now(lender));
 	conn->told_leave = answer.leave_ms != 0;
-	s->ops->spare(s->arg, &conn->who, &spare, &answer.held);
+	s->ops->spare(s->arg, &conn->who, &answer.spare, &answer.held);
 	memcpy(answer.uuid, s->self.uuid, PEER_UUID);
 	snprintf(answer.name, sizeof(answer.name), "%s", s->self.name);
 	frame_make(&make, room_for_frame(conn), TMEM_PEER_WELCOME, id);
@@ -228,9 +228,8 @@ static void handle_hello(struct conn *conn, const struct frame *frame, uint64_t 
 	struct owner *owner;
 
 	frame_hello(frame, &hello);
-	make_id(conn, hello.uuid);
 	conn->who.epoch = hello.epoch;
-	owner = find_owner(conn);
+	owner = make_id(conn, hello.uuid) ? find_owner(conn) : NULL;
 	if (!owner) {
 		count(conn, LENDER_REFUSED_BUSY, 1);
 		end_with(conn, TMEM_PEER_E_BUSY, OWNERS_MAX, OWNERS_MAX + 1,

@@ -20,9 +20,11 @@
 #define DRAINS 16
 #define HICCUPS 16 /* warnings and the like in one call */
 
+/* The first reason is the one that counts. */
 static int over(struct link *link, const char *what, const char *why)
 {
-	snprintf(link->why, sizeof(link->why), "%s%s", what, why);
+	if (!link->why[0])
+		snprintf(link->why, sizeof(link->why), "%s%s", what, why);
 	return -1;
 }
 
@@ -203,20 +205,20 @@ static int read_some(struct link *link, uint64_t now)
 
 int link_step(struct link *link, uint64_t now)
 {
+	int sent;
+
 	if (!link->open && shake_hands(link, now))
 		return -1;
 	if (!link->open)
 		return 0;
 	/* Both are tried: what came before an end is still read when sending fails. */
-	if (send_some(link, now)) {
-		char why[LINK_WHY];
+	sent = send_some(link, now);
+	return read_some(link, now) || sent ? -1 : 0;
+}
 
-		memcpy(why, link->why, sizeof(why));
-		read_some(link, now);
-		memcpy(link->why, why, sizeof(why));
-		return -1;
-	}
-	return read_some(link, now);
+int link_flush(struct link *link, uint64_t now)
+{
+	return link->open ? send_some(link, now) : 0;
 }
 
 int link_poll(struct link *link, int epoll, void *data)

@@ -101,6 +101,9 @@ int link_begin(struct link *link, const struct credentials *credentials, int fd,
  */
 int link_step(struct link *link, uint64_t now);
 
+/* Only sends. A link that is not open yet is left alone. 0, or -1 as link_step(). */
+int link_flush(struct link *link, uint64_t now);
+
 /* Sets in epoll what it waits for. `data` is what epoll shall give. 0 or -1. */
 int link_poll(struct link *link, int epoll, void *data);
 

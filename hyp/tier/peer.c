@@ -405,9 +405,10 @@ static int handle_welcome(struct peer *peer, const struct frame *frame, uint64_t
 	peer->renew = hello.renew;
 	peer->window = hello.window < TMEM_PEER_WINDOW_MAX ? hello.window : TMEM_PEER_WINDOW_MAX;
 	set_held(peer, hello.held);
+	counter_set(&peer->spare, hello.spare);
 	set_leaving(peer, hello.leave_ms);
 	peer->dial = DIAL_UP;
-	peer->next_ping = now; /* asks for its spare memory */
+	peer->next_ping = now; /* how far away it is */
 	atomic_store(&peer->state, PEER_UP);
 	counter_add(&peer->counters[PEER_CONNECTS], 1);
 	log_msg(LOG_NOTE, "peer %s answers, epoch %" PRIu64 ", %" PRIu64 " blobs of ours",

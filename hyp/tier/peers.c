@@ -618,7 +618,9 @@ int peers_add(struct peers *peers, const char *name, const char *host, uint16_t 
 	return 0;
 }
 
-static int wish(struct peers *peers, const char *name, bool denied, bool drained, uint32_t ms)
+enum wish { ALLOW, DENY, DRAIN };
+
+static int wish(struct peers *peers, const char *name, enum wish what, uint32_t ms)
 {
 	struct peer *peer;
 	int r = -ENOENT;
@@ -626,8 +628,8 @@ static int wish(struct peers *peers, const char *name, bool denied, bool drained
 	pthread_mutex_lock(&peers->lock);
 	peer = find_peer(peers, name);
 	if (peer) {
-		peer->want_denied = denied;
-		peer->want_drained = drained;
+		peer->want_denied = what == DENY || (what == DRAIN && peer->want_denied);
+		peer->want_drained = what == DRAIN || (what == DENY && peer->want_drained);
 		peer->drain_ms = ms;
 		peers->changed = true;
 		wake(peers);
@@ -639,17 +641,17 @@ static int wish(struct peers *peers, const char *name, bool denied, bool drained
 
 int peers_drain(struct peers *peers, const char *name, uint32_t deadline_ms)
 {
-	return wish(peers, name, false, true, deadline_ms ? deadline_ms : 1);
+	return wish(peers, name, DRAIN, deadline_ms ? deadline_ms : 1);
 }
 
 int peers_deny(struct peers *peers, const char *name)
 {
-	return wish(peers, name, true, false, 0);
+	return wish(peers, name, DENY, 0);
 }
 
 int peers_allow(struct peers *peers, const char *name)
 {
-	return wish(peers, name, false, false, 0);
+	return wish(peers, name, ALLOW, 0);
 }
 
 bool peers_info(struct peers *peers, unsigned i, struct peer_info *info)

@@ -214,7 +214,7 @@ struct peer_info {
 	uint64_t spare_bytes;
 	uint64_t held; /* blobs of ours, as it says */
 	uint32_t latency_us;
-	char why[160]; /* it is down; empty when not known */
+	char why[160]; /* it is down, or was the last time; empty: never was */
 	uint64_t counters[PEER_COUNTER_NR];
 	uint64_t get_latency[PEER_LATENCY_BUCKETS];
 	uint64_t put_latency[PEER_LATENCY_BUCKETS];

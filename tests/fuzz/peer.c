@@ -17,6 +17,13 @@
 #include "tier/lender_priv.h"
 #include "tier/peers_priv.h"
 
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, n) ((void)(at), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(at, n) ((void)(at), (void)(n))
+#endif
+
 #define CONNS 3u
 #define PEERS 2u
 #define BLOBS 64u
@@ -155,10 +162,23 @@ static void open_conn(struct conn *conn, unsigned name)
 	MUST(conn->state == CONN_HELLO, "not allowed");
 }
 
+/* Behind the bytes that have come nothing is to be read; the address sanitizer sees it. */
+static void close_behind(struct buffer *b)
+{
+	ASAN_POISON_MEMORY_REGION(b->bytes + b->end, LINK_BUFFER - b->end);
+}
+
+static void open_behind(struct buffer *b)
+{
+	ASAN_UNPOISON_MEMORY_REGION(b->bytes, LINK_BUFFER);
+}
+
 static void lend(struct conn *conn)
 {
+	close_behind(&conn->link.in);
 	while (conn_input(conn, me.now))
 		check_frames(&conn->link.out, FRAME_LENDER);
+	open_behind(&conn->link.in);
 	conn_tell(conn, me.now);
 	check_books();
 }
@@ -240,8 +260,10 @@ static void hear(struct peer *peer)
 {
 	if (peer->dial == DIAL_DOWN)
 		return;
+	close_behind(&peer->link.in);
 	if (peer_input(peer, me.now))
 		dial_hang_up(peer, peer->link.why, true, me.now);
+	open_behind(&peer->link.in);
 	check_peer(peer);
 }
 
@@ -395,6 +417,15 @@ static void some_frame(struct bytes *in, struct buffer *b, const struct peer *an
 	b->end += frame_make_end(&make);
 }
 
+/* A byte of what is to be read gets another value. */
+static void spoil(struct bytes *in, struct buffer *b)
+{
+	uint32_t at = (uint32_t)take(in, 1);
+
+	if (at < buffer_used(b))
+		b->bytes[b->start + at] = (uint8_t)take(in, 1);
+}
+
 /* From one side's `out` to the other one's `in`, with a byte changed when the input says so. */
 static void carry(struct bytes *in, struct buffer *from, struct buffer *to)
 {
@@ -420,7 +451,7 @@ static void operation(struct bytes *in)
 	struct peer *peer;
 
 	me.now += take(in, 1) * CLOCK_MS;
-	switch (take(in, 1) % 14) {
+	switch (take(in, 1) % 15) {
 	case 0:
 		conn = some_conn(in);
 		open_conn(conn, (unsigned)take(in, 1) & 1);
@@ -436,9 +467,14 @@ static void operation(struct bytes *in)
 		lend(conn);
 		break;
 	case 3:
+		conn = some_conn(in);
+		some_frame(in, &conn->link.in, NULL);
+		lend(conn);
+		break;
 	case 4:
 		conn = some_conn(in);
 		some_frame(in, &conn->link.in, NULL);
+		spoil(in, &conn->link.in);
 		lend(conn);
 		break;
 	case 5:
@@ -462,6 +498,12 @@ static void operation(struct bytes *in)
 	case 9:
 		peer = some_peer(in);
 		some_frame(in, &peer->link.in, peer);
+		hear(peer);
+		break;
+	case 14:
+		peer = some_peer(in);
+		some_frame(in, &peer->link.in, peer);
+		spoil(in, &peer->link.in);
 		hear(peer);
 		break;
 	case 10:

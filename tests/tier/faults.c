@@ -341,7 +341,29 @@ static void missing_files(void)
 	settings.tls.psk_file = "/nonexistent/psk";
 	CHECK(peers_open(&peers, &settings, err, sizeof(err)) < 0, "opened");
 	CHECK(strstr(err, "/nonexistent/psk"), "%s", err);
+
+	/* A port that is taken; and all addresses of the host, when none is named. */
+	host_begin(&hosts[0], 1, ROOM);
+	CHECK_IS(lender_open(&hosts[1].lender,
+			     &(struct lender_settings){.ops = &keeper_ops,
+						       .self = hosts[0].settings.self,
+						       .tls = hosts[0].settings.tls,
+						       .address = "127.0.0.1",
+						       .port = hosts[0].port},
+			     err, sizeof(err)),
+		 -EADDRINUSE);
+	CHECK(strstr(err, "at 127.0.0.1: Address already in use"), "%s", err);
+	host_down(&hosts[0]);
+	hosts[0].settings.address = NULL;
+	host_up(&hosts[0]);
+	owner_add(&hosts[0], 0);
+	owner_wait_up(0);
+	CHECK_IS(peers_add(owner.peers, "other.test", "no.such.host.invalid", 1, err, sizeof(err)),
+		 -EHOSTUNREACH);
+	CHECK(strstr(err, "no address of no.such.host.invalid"), "%s", err);
+	CHECK_IS(peers_add(owner.peers, hosts[0].name, "127.0.0.1", 1, err, sizeof(err)), -EEXIST);
 	owner_end();
+	host_end(&hosts[0]);
 }
 
 int main(int argc, char **argv)

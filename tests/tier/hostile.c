@@ -314,6 +314,32 @@ static void too_many(void)
 	host_end(&host);
 }
 
+/* Connections that say nothing take no room from who has a certificate. */
+static void silent_crowd(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fds[6];
+
+	host_begin(&host, 1, ROOM);
+	host_down(&host);
+	host.settings.connections = 3;
+	host.settings.times.hello = 60000;
+	host_up(&host);
+	to.sin_port = htons(host.port);
+	for (unsigned i = 0; i < 6; i++) {
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		CHECK(!connect(fds[i], (struct sockaddr *)&to, sizeof(to)), "no connection");
+	}
+	owner_begin(NULL);
+	owner_add(&host, 0);
+	owner_wait_up(0);
+	CHECK_IS(host_counter(&host, LENDER_REFUSED_BUSY), 0);
+	for (unsigned i = 0; i < 6; i++)
+		close(fds[i]);
+	owner_end();
+	host_end(&host);
+}
+
 /* ---- Lenders -------------------------------------------------------------------------------- */
 
 static struct raw lender;
@@ -496,11 +522,12 @@ int main(int argc, char **argv)
 	RUN(frames);
 	RUN(rude_owners);
 	RUN(too_many);
+	RUN(silent_crowd);
 	RUN(welcomes);
 	RUN(lies);
 	RUN(silent_lender);
 	free((char *)raw_dir);
 	free((char *)lender_dir);
-	puts("8 passed, 0 failed");
+	puts("9 passed, 0 failed");
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "world.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,70 @@ static void killed_under_load(void)
 	end(3);
 }
 
+static _Atomic bool operator_goes_home;
+
+/* Looks at everything and changes its mind all the time. */
+static void *operate(void *arg)
+{
+	struct rng rng = {5};
+	struct tier_stat stat;
+	struct peer_info info;
+
+	(void)arg;
+	while (!atomic_load(&operator_goes_home)) {
+		for (unsigned i = 0; peers_info(owner.peers, i, &info); i++)
+			CHECK(info.holder == i + 1 && info.state <= PEER_DENIED, "peer %u", i);
+		owner.tier->ops->stat(owner.tier, &stat);
+		CHECK(stat.reachable <= 3, "%u reachable", stat.reachable);
+		switch (rng_below(&rng, 20)) {
+		case 0:
+			CHECK_IS(peers_drain(owner.peers, hosts[1].name, 100), 0);
+			break;
+		case 1:
+			CHECK_IS(peers_deny(owner.peers, hosts[2].name), 0);
+			break;
+		case 2:
+			CHECK_IS(lender_deny(hosts[2].lender, "owner.test"), 0);
+			break;
+		case 3:
+			lender_leave(hosts[0].lender, rng_below(&rng, 2) * 1000);
+			break;
+		default:
+			CHECK_IS(peers_allow(owner.peers, hosts[1].name), 0);
+			CHECK_IS(peers_allow(owner.peers, hosts[2].name), 0);
+			CHECK_IS(lender_allow(hosts[2].lender, "owner.test"), 0);
+		}
+		nap_ms(5);
+	}
+	return NULL;
+}
+
+static void busy_operator(void)
+{
+	struct load *load;
+	pthread_t thread;
+
+	begin(3, ROOM);
+	atomic_store(&operator_goes_home, false);
+	load = load_begin(2, 128);
+	CHECK(!pthread_create(&thread, NULL, operate, NULL), "no thread");
+	EVENTUALLY(load_turns(load) > test_scaled(20000) &&
+		   host_counter(&hosts[2], LENDER_CONNECTS) > test_scaled(20));
+	atomic_store(&operator_goes_home, true);
+	pthread_join(thread, NULL);
+	load_stop(load);
+	lender_leave(hosts[0].lender, 0);
+	CHECK_IS(lender_allow(hosts[2].lender, "owner.test"), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		CHECK_IS(peers_allow(owner.peers, hosts[i].name), 0);
+		owner_wait_up(i);
+		CHECK_IS(atomic_load(&owner.lost[i + 1]), 0);
+	}
+	load_verify(load);
+	load_end(load);
+	end(3);
+}
+
 /* It is there in the same epoch, but has nothing: its operator dropped it. */
 static void empty_in_the_same_epoch(void)
 {
@@ -133,6 +198,26 @@ static void empty_in_the_same_epoch(void)
 	host_up(&hosts[0]);
 	EVENTUALLY(atomic_load(&owner.back[1]) == 2);
 	CHECK_IS(atomic_load(&owner.lost[1]), 1);
+	end(1);
+}
+
+static void put_when_back(void *arg, uint16_t holder)
+{
+	(void)holder;
+	ask_put(arg, 5, 0, 1);
+}
+
+/* The store puts as soon as it hears of a holder: it has room then, not only after a while. */
+static void at_once(void)
+{
+	static struct ask ask;
+
+	owner_begin(NULL);
+	owner.tier->events.back = put_when_back;
+	owner.tier->events.arg = &ask;
+	host_begin(&hosts[0], 1, ROOM);
+	owner_add(&hosts[0], 0);
+	CHECK_IS(ask_wait(&ask), 0);
 	end(1);
 }
 
@@ -265,6 +350,27 @@ static void renewal(void)
 	host_down(&hosts[0]);
 	EVENTUALLY(owner_peer(0).state != PEER_UP);
 	CHECK_IS(ask_renew(1, 0, 20000, stay, n, &missing), -EHOSTUNREACH);
+	end(1);
+}
+
+/* Deletes wait for a holder that is away, so many; what is too much is left to a renewal. */
+static void deletes_wait(void)
+{
+	static struct ask ask;
+	const uint32_t nr = 4096 + 904;
+
+	begin(1, ROOM);
+	ask_put(&ask, 1, 0, 1);
+	CHECK_IS(ask_wait(&ask), 0);
+	host_down(&hosts[0]);
+	EVENTUALLY(owner_peer(0).state != PEER_UP);
+	for (uint32_t i = 0; i < nr; i++)
+		owner.tier->ops->delete (owner.tier, 1 + i, (uint16_t[]){0, 1});
+	CHECK_IS(owner_peer(0).counters[PEER_DELETES_DROPPED], 904);
+	host_up(&hosts[0]);
+	owner_wait_up(0);
+	EVENTUALLY(host_counter(&hosts[0], LENDER_DELETES) == 4096);
+	CHECK_IS(keeper_blobs(hosts[0].keeper), 0);
 	end(1);
 }
 
@@ -425,23 +531,39 @@ static void storm(void)
 	host_end(&hosts[0]);
 }
 
+static unsigned descriptors(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
 int main(int argc, char **argv)
 {
+	unsigned before;
+
 	(void)argc;
 	(void)argv;
 	world_begin("peers");
+	before = descriptors();
 	RUN(one_blob);
+	RUN(at_once);
 	RUN(nobody_there);
 	RUN(full);
 	RUN(other_hosts);
 	RUN(renewal);
+	RUN(deletes_wait);
 	RUN(leaving);
 	RUN(newer_epoch);
 	RUN(numbers_stay);
 	RUN(empty_in_the_same_epoch);
 	RUN(storm);
 	RUN(random_requests);
+	RUN(busy_operator);
 	RUN(killed_under_load);
-	puts("12 passed, 0 failed");
+	CHECK_IS(descriptors(), before);
+	puts("15 passed, 0 failed");
 	return 0;
 }

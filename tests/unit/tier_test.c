@@ -58,7 +58,8 @@ static void hello(void)
 				      .held = 10,
 				      .uuid = {11},
 				      .name = "a host",
-				      .leave_ms = 12};
+				      .leave_ms = 12,
+				      .spare = 13};
 	struct tmem_peer_hello in;
 	struct frame_make make;
 	struct frame frame;
