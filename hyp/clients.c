@@ -144,8 +144,7 @@ static int say_unconfigured(struct store_client *client, void *arg)
 	counter_t *counters = store_client_counters(client);
 	const char *name = store_client_name(client);
 
-	if (!config_client(t->config, name) && !disks_is_disk(client) &&
-	    !store_client_is_lent(client))
+	if (!config_client(t->config, name) && !disks_is_disk(client))
 		log_msg(LOG_WARN,
 			"client %s is in the arena with %" PRIu64
 			" persistent pages but not in the configuration: its pages are kept and "

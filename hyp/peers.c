@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/fault.h"
 #include "proto/control.h"
@@ -84,14 +84,13 @@ static json_t *record_object(const struct peer_record *record)
 /* Under lock. The file is there whole, or as it was. */
 static void write_file(struct peering *p)
 {
-	char next[sizeof(p->path) + 8], uuid[2 * PEER_UUID + 1];
+	char next[sizeof(p->path) + 8];
 	json_t *peers = json_array(), *file;
 
 	for (unsigned i = 0; i < p->nr_records; i++)
 		json_array_append_new(peers, record_object(&p->records[i]));
-	to_hex(p->self.uuid, PEER_UUID, uuid);
-	file = json_pack("{s:I, s:I, s:s, s:o}", "arena", (json_int_t)p->arena, "epoch",
-			 (json_int_t)p->self.epoch, "uuid", uuid, "peers", peers);
+	file = json_pack("{s:I, s:I, s:o}", "arena", (json_int_t)p->arena, "epoch",
+			 (json_int_t)p->self.epoch, "peers", peers);
 	snprintf(next, sizeof(next), "%s.next", p->path);
 	if (!file || json_dump_file(file, next, JSON_INDENT(1)) || rename(next, p->path))
 		log_limited(LOG_ERROR,
@@ -141,8 +140,7 @@ static bool take_file(struct peering *p, json_t *file)
 	if ((uint64_t)json_integer_value(json_object_get(file, "arena")) != p->arena)
 		return false;
 	p->self.epoch = (uint64_t)json_integer_value(json_object_get(file, "epoch"));
-	if (!p->self.epoch || !json_is_array(peers) || json_array_size(peers) > TIER_HOLDERS ||
-	    !from_hex(json_string_value(json_object_get(file, "uuid")), p->self.uuid, PEER_UUID))
+	if (!p->self.epoch || !json_is_array(peers) || json_array_size(peers) > TIER_HOLDERS)
 		return false;
 	json_array_foreach(peers, i, o)
 	{
@@ -153,33 +151,52 @@ static bool take_file(struct peering *p, json_t *file)
 	return true;
 }
 
-/* Names that a restart keeps, and a new arena does not. */
-static int new_self(struct peering *p)
+/* A new arena is a later life of the same host. */
+static void begin_life(struct peering *p)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	p->nr_records = 0;
 	p->self.epoch = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-	if (getrandom(p->self.uuid, PEER_UUID, 0) != PEER_UUID)
-		return -EIO;
 	write_file(p);
-	return 0;
 }
 
-static int load(struct peering *p, const struct config *config)
+/*
+ * Which host this is, whatever becomes of the arena: made of the machine's id, which is not told to
+ * others (machine-id(5)), and of the name among peers.
+ */
+static void name_self(struct peering *p)
+{
+	char text[64 + STORE_NAME_MAX] = "tmemd ";
+	size_t n = strlen(text);
+	FILE *f = fopen("/etc/machine-id", "re");
+	XXH128_canonical_t uuid;
+
+	if (f) {
+		n += fread(text + n, 1, 33, f);
+		fclose(f);
+	}
+	n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", p->name);
+	XXH128_canonicalFromHash(&uuid, XXH3_128bits(text, n));
+	memcpy(p->self.uuid, uuid.digest, PEER_UUID);
+}
+
+static void load(struct peering *p, const struct config *config)
 {
 	struct store_info info;
 	json_t *file;
 	bool good;
 
+	name_self(p);
 	store_info(p->store, &info);
 	p->arena = info.id & INT64_MAX; /* an integer of JSON */
 	snprintf(p->path, sizeof(p->path), "%s.peers", config->arena);
 	file = json_load_file(p->path, 0, NULL);
 	good = file && take_file(p, file);
 	json_decref(file);
-	return good ? 0 : new_self(p);
+	if (!good)
+		begin_life(p);
 }
 
 /* ---- Lending -------------------------------------------------------------------------------- */
@@ -439,11 +456,8 @@ int peering_start(struct tmemd *t, char *err, size_t errlen)
 	p->self.name = p->name;
 	snprintf(p->name, sizeof(p->name), "%s", t->config->peers.name);
 	pthread_mutex_init(&p->lock, NULL);
-	r = load(p, t->config);
-	if (r)
-		fail(r, err, errlen, "peers: no random number");
-	if (!r)
-		r = set_lend(p, t->config->peers.lend, err, errlen);
+	load(p, t->config);
+	r = set_lend(p, t->config->peers.lend, err, errlen);
 	if (!r && t->config->peers.lend)
 		r = open_lender(p, t->config, err, errlen);
 	if (!r && t->config->nr_peers)

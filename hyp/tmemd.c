@@ -335,7 +335,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 #define NR_SIGNALS 3
 #define NR_EVENTS 5
 
-static bool events_add(struct event *events[NR_EVENTS])
+static bool events_add(const struct tmemd *t, struct event *events[NR_EVENTS])
 {
 	uint64_t us = notify_watchdog_us() / 2;
 	struct timeval interval = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
@@ -344,7 +344,7 @@ static bool events_add(struct event *events[NR_EVENTS])
 	for (int i = 0; i < NR_EVENTS; i++)
 		if (!events[i] || (i < NR_SIGNALS && event_add(events[i], NULL)))
 			return false;
-	if (event_add(events[NR_SIGNALS], &tick))
+	if (t->peering && event_add(events[NR_SIGNALS], &tick))
 		return false;
 	return !us || !event_add(events[NR_SIGNALS + 1], &interval);
 }
@@ -358,7 +358,7 @@ static int run(struct tmemd *t, struct event_base *base, const sigset_t *signals
 					   event_new(base, -1, EV_PERSIST, on_watchdog, t)};
 	int r = EXIT_FAILURE;
 
-	if (events_add(events)) {
+	if (events_add(t, events)) {
 		/* Now signals are heard; those that came during the start are pending. */
 		pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 		say_ready(t);

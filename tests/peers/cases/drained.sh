@@ -4,8 +4,8 @@
 # memory back gets it.
 . "$(dirname "$0")/../lib.sh"
 
-hosts host1 host2 host3 host4
-for h in host1 host2 host3 host4; do
+hosts host1 host2 host3 host4 host5
+for h in host1 host2 host3 host4 host5; do
 	configure $h
 	start $h
 done
