@@ -71,7 +71,7 @@ struct config_disk {
 #define CONFIG_HOST_MAX 256 /* a host's name or address */
 #define CONFIG_MAX_PEERS 255
 #define CONFIG_MAX_PATTERNS 64
-#define CONFIG_PEER_PORT 16516
+#define CONFIG_PEER_PORT 8636
 
 /* Names of hosts, or patterns of fnmatch(3) for them. */
 struct config_patterns {
