@@ -292,8 +292,10 @@ void peer_output(struct peer *peer, uint64_t now)
 		return;
 	send_ping(peer, now);
 	while (more && buffer_used(&peer->link.out) < FULL_OUT) {
-		more = send_deletes(peer);
-		more |= send_batch(peer, peer->turn, now);
+		/* All of them: one may be of a put that failed and is in the queue once more. */
+		if (send_deletes(peer))
+			continue;
+		more = send_batch(peer, peer->turn, now);
 		peer->turn = peer->turn == OP_PUT ? OP_GET : OP_PUT;
 		more |= send_batch(peer, peer->turn, now);
 	}
