@@ -25,7 +25,7 @@
 #define EVENTS 64
 #define TICK_MS 250  /* how exactly times are kept while somebody is connected */
 #define OVER_MS 1000 /* that the other side has to hang up */
-#define ACCEPTS 16   /* at once */
+#define ACCEPTS 4    /* at once */
 
 static uint64_t ms(uint32_t value, uint32_t standard)
 {
@@ -341,16 +341,22 @@ static bool obey(struct lender *lender)
 	return !stop;
 }
 
-/* True: somebody has more to do. */
+/*
+ * True: somebody has more to do. One handshake at most: that is far more work than a
+ * get, and anybody can ask for it.
+ */
 static bool turns(struct lender *lender, uint64_t now)
 {
-	bool more = false;
+	bool more = false, shaken = false;
 
 	for (uint32_t i = 0; i < lender->settings.connections; i++) {
 		struct conn *conn = &lender->conns[i];
+		bool shaking = conn->state == CONN_TLS;
 
-		if (conn->state != CONN_FREE && conn->ready)
+		if (conn->state != CONN_FREE && conn->ready && !(shaking && shaken)) {
+			shaken |= shaking;
 			turn(conn, now);
+		}
 		more |= conn->state != CONN_FREE && conn->ready;
 	}
 	return more;

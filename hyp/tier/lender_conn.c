@@ -218,8 +218,9 @@ static void welcome(struct conn *conn, const struct tmem_peer_hello *hello, uint
 	send_frame(conn, &make);
 	count(conn, LENDER_CONNECTS, 1);
 	counter_set(&lender->counters[LENDER_OWNERS], lender->serving);
-	log_msg(LOG_NOTE, "peer %s is connected, epoch %" PRIu64 ", %" PRIu64 " blobs of it here",
-		conn->name, conn->who.epoch, answer.held);
+	log_limited(LOG_NOTE,
+		    "peer %s is connected, epoch %" PRIu64 ", %" PRIu64 " blobs of it here",
+		    conn->name, conn->who.epoch, answer.held);
 }
 
 static void handle_hello(struct conn *conn, const struct frame *frame, uint64_t now)

@@ -292,8 +292,10 @@ void peer_output(struct peer *peer, uint64_t now)
 		return;
 	send_ping(peer, now);
 	while (more && buffer_used(&peer->link.out) < FULL_OUT) {
-		more = send_deletes(peer);
-		more |= send_batch(peer, peer->turn, now);
+		/* All of them: one may be of a put that failed and is in the queue once more. */
+		if (send_deletes(peer))
+			continue;
+		more = send_batch(peer, peer->turn, now);
 		peer->turn = peer->turn == OP_PUT ? OP_GET : OP_PUT;
 		more |= send_batch(peer, peer->turn, now);
 	}
@@ -319,7 +321,8 @@ static void set_leaving(struct peer *peer, uint32_t deadline_ms)
 
 	if (!deadline_ms || before)
 		return;
-	log_msg(LOG_NOTE, "peer %s wants its memory back in %u ms", peer->record.name, deadline_ms);
+	log_limited(LOG_NOTE, "peer %s wants its memory back in %u ms", peer->record.name,
+		    deadline_ms);
 	if (peers->tier.events.leave)
 		peers->tier.events.leave(peers->tier.events.arg, (uint16_t)(peer->index + 1),
 					 deadline_ms);
@@ -346,9 +349,9 @@ static void know(struct peer *peer, const struct tmem_peer_hello *hello)
 
 	if (has_lost(peer, hello)) {
 		counter_add(&peer->counters[PEER_LOST], 1);
-		log_msg(LOG_WARN,
-			"peer %s has lost what it held: epoch %" PRIu64 ", it was %" PRIu64,
-			record->name, hello->epoch, record->epoch);
+		log_limited(LOG_WARN,
+			    "peer %s has lost what it held: epoch %" PRIu64 ", it was %" PRIu64,
+			    record->name, hello->epoch, record->epoch);
 		if (peers->tier.events.lost)
 			peers->tier.events.lost(peers->tier.events.arg,
 						(uint16_t)(peer->index + 1));
@@ -411,8 +414,8 @@ static int handle_welcome(struct peer *peer, const struct frame *frame, uint64_t
 	peer->next_ping = now; /* how far away it is */
 	atomic_store(&peer->state, PEER_UP);
 	counter_add(&peer->counters[PEER_CONNECTS], 1);
-	log_msg(LOG_NOTE, "peer %s answers, epoch %" PRIu64 ", %" PRIu64 " blobs of ours",
-		peer->record.name, hello.epoch, hello.held);
+	log_limited(LOG_NOTE, "peer %s answers, epoch %" PRIu64 ", %" PRIu64 " blobs of ours",
+		    peer->record.name, hello.epoch, hello.held);
 	if (peers->tier.events.back)
 		peers->tier.events.back(peers->tier.events.arg, (uint16_t)(peer->index + 1));
 	return 0;

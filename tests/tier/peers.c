@@ -374,6 +374,27 @@ static void deletes_wait(void)
 	end(1);
 }
 
+/* A put that failed is deleted; the same blob put again must not be what that delete meets. */
+static void deletes_first(void)
+{
+	static struct ask ask;
+
+	begin(1, ROOM);
+	host_down(&hosts[0]);
+	EVENTUALLY(owner_peer(0).state != PEER_UP);
+	for (uint32_t i = 0; i < 3000; i++)
+		owner.tier->ops->delete (owner.tier, 3004 - i, (uint16_t[]){1, 0});
+	owner.tier->events.arg = &ask;
+	owner.tier->events.back = put_when_back;	      /* 5, the last of them */
+	CHECK_IS(peers_allow(owner.peers, hosts[0].name), 0); /* so that the thread sees it */
+	host_up(&hosts[0]);
+	CHECK_IS(ask_wait(&ask), 0);
+	EVENTUALLY(host_counter(&hosts[0], LENDER_DELETES) == 3000);
+	ask_get(&ask, 5, 0, (uint16_t[]){1, 0});
+	CHECK_IS(ask_wait(&ask), 0);
+	end(1);
+}
+
 /* Lender and operator may want a host to be empty. */
 static void leaving(void)
 {
@@ -555,6 +576,7 @@ int main(int argc, char **argv)
 	RUN(other_hosts);
 	RUN(renewal);
 	RUN(deletes_wait);
+	RUN(deletes_first);
 	RUN(leaving);
 	RUN(newer_epoch);
 	RUN(numbers_stay);
@@ -564,6 +586,6 @@ int main(int argc, char **argv)
 	RUN(busy_operator);
 	RUN(killed_under_load);
 	CHECK_IS(descriptors(), before);
-	puts("15 passed, 0 failed");
+	puts("16 passed, 0 failed");
 	return 0;
 }
