@@ -82,7 +82,7 @@ static bool state(struct etcd *e, char why[MEMBERS_WHY])
 	return good;
 }
 
-/* Keeps how it went; a change is said. */
+/* Keeps how it went; what is new about it is said. */
 static void conclude(struct etcd *e, struct outcome *outcome, int rc, const char *why)
 {
 	char text[MEMBERS_WHY];
@@ -94,11 +94,13 @@ static void conclude(struct etcd *e, struct outcome *outcome, int rc, const char
 	pthread_mutex_unlock(&e->lock);
 	good = state(e, text);
 	if (good && !before)
-		log_limited(LOG_NOTE, "etcd: this host is published as %s, %u others are known",
+		log_limited(LOG_NOTE, "etcd: this host is published as %s, others known: %u",
 			    e->self.name, e->nr_known);
-	else if (!good && (before || rc))
-		log_limited(LOG_WARN, "etcd: %s (the %u hosts known stay in use)", text,
+	else if (rc && (outcome == &e->read || rc == -EHOSTUNREACH))
+		log_limited(LOG_WARN, "etcd: %s; what is known stays in use, other hosts: %u", why,
 			    e->nr_known);
+	else if (rc)
+		log_limited(LOG_WARN, "etcd: this host is not published: %s", why);
 }
 
 /* ---- Being published ------------------------------------------------------------------------ */
@@ -220,19 +222,30 @@ static bool spare_moved(struct etcd *e)
 	return has_moved(atomic_load(&e->published), atomic_load(&e->spare));
 }
 
+/* A lease that has ended unseen is found when something is to be bound to it. */
+static int publish_with_lease(struct etcd *e, char why[MEMBERS_WHY])
+{
+	int rc = -EPROTO;
+
+	for (int i = 0; i < 2 && rc == -EPROTO; i++) {
+		rc = e->lease ? 0 : grant(e, why);
+		if (!rc)
+			rc = publish(e, why);
+	}
+	return rc;
+}
+
 /* With the lease's renewal a smaller change goes out too. */
 static int keep_published(struct etcd *e, uint64_t now, char why[MEMBERS_WHY])
 {
 	bool renewed = e->lease && now >= e->renew_at;
 	int rc = renewed ? renew(e, why) : 0;
 
-	if (!rc && !e->lease)
-		rc = grant(e, why);
 	if (rc)
 		return rc;
-	if (!e->there || spare_moved(e) ||
+	if (!e->lease || !e->there || spare_moved(e) ||
 	    (renewed && atomic_load(&e->spare) != atomic_load(&e->published)))
-		rc = publish(e, why);
+		rc = publish_with_lease(e, why);
 	return rc;
 }
 
