@@ -4,6 +4,7 @@ FUZZ_WORLD = tests/fuzz/audit.c tests/fuzz/audit.h tests/fuzz/loads.h \
 	tests/fuzz/world.c tests/fuzz/world.h $(FUZZ_LOADS)
 FUZZ_TARGETS = tests/fuzz/arena tests/fuzz/config tests/fuzz/control tests/fuzz/handshake \
 	tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
+FUZZ_TARGETS += tests/fuzz/members
 check_PROGRAMS += $(FUZZ_TARGETS)
 if FUZZERS
 FUZZ_MAIN =
@@ -39,6 +40,11 @@ tests_fuzz_control_LDADD = libcontrol.a $(STORE_TEST_LIBS) $(EVENT_LIBS) $(JANSS
 tests_fuzz_handshake_SOURCES = tests/fuzz/handshake.c tests/fuzz/fuzz.h $(FUZZ_WORLD) $(FUZZ_MAIN)
 tests_fuzz_handshake_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
+
+tests_fuzz_members_SOURCES = tests/fuzz/members.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
+tests_fuzz_members_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_members_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS)
+tests_fuzz_members_LDADD = $(MEMBERS_LIBS)
 
 tests_fuzz_restore_SOURCES = tests/fuzz/restore.c tests/fuzz/audit.c tests/fuzz/audit.h \
 	tests/fuzz/fuzz.h $(FUZZ_MAIN)

@@ -119,6 +119,7 @@ void etcd_start(struct etcd_server *s, const char *name, bool tls)
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	snprintf(s->url, sizeof(s->url), "%s://127.0.0.1:%hu", tls ? "https" : "http", free_port());
 	s->peer_port = free_port();
+	CHECK(!shell("rm -rf %s", scratch_path(s->name)), "rm"); /* of the case before */
 	run(s);
 }
 
