@@ -13,6 +13,7 @@ include hyp/tier/local.mk
 include hyp/vhost/local.mk
 include hyp/front/local.mk
 include hyp/stream/local.mk
+include hyp/tier/members.mk
 include hyp/control/local.mk
 
 sbin_PROGRAMS += tmemd

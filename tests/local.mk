@@ -1,5 +1,6 @@
 # Tests and benchmarks.
 include tests/cli/local.mk
+include tests/members/local.mk
 include tests/model/local.mk
 include tests/tier/local.mk
 include tests/unit/local.mk

@@ -3,7 +3,12 @@
 FUZZ_WORLD = tests/fuzz/audit.c tests/fuzz/audit.h tests/fuzz/loads.h \
 	tests/fuzz/world.c tests/fuzz/world.h $(FUZZ_LOADS)
 FUZZ_TARGETS = tests/fuzz/arena tests/fuzz/config tests/fuzz/control tests/fuzz/handshake \
+<<<<<<< HEAD
 	tests/fuzz/peer tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
+=======
+	tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
+FUZZ_TARGETS += tests/fuzz/members
+>>>>>>> membership
 check_PROGRAMS += $(FUZZ_TARGETS)
 if FUZZERS
 FUZZ_MAIN =
@@ -40,10 +45,17 @@ tests_fuzz_handshake_SOURCES = tests/fuzz/handshake.c tests/fuzz/fuzz.h $(FUZZ_W
 tests_fuzz_handshake_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
 
+<<<<<<< HEAD
 tests_fuzz_peer_SOURCES = tests/fuzz/peer.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
 tests_fuzz_peer_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_peer_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS)
 tests_fuzz_peer_LDADD = $(TIER_LIBS)
+=======
+tests_fuzz_members_SOURCES = tests/fuzz/members.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
+tests_fuzz_members_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_members_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS)
+tests_fuzz_members_LDADD = $(MEMBERS_LIBS)
+>>>>>>> membership
 
 tests_fuzz_restore_SOURCES = tests/fuzz/restore.c tests/fuzz/audit.c tests/fuzz/audit.h \
 	tests/fuzz/fuzz.h $(FUZZ_MAIN)
