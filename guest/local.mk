@@ -4,7 +4,7 @@ tmemsrcdir = $(prefix)/src/tmem-$(PACKAGE_VERSION)
 dist_tmemsrc_DATA = \
 	guest/Kbuild guest/Makefile guest/dkms.conf guest/README.md \
 	guest/bring_back.c guest/cleancache.c guest/flush.c guest/frontswap.c guest/ivshmem.c \
-	guest/link.c guest/main.c guest/outstanding.c guest/pools.c guest/ring.c guest/slots.c \
+	guest/link.c guest/main.c guest/outstanding.c guest/pools.c guest/ring.c guest/selftest.c guest/slots.c \
 	guest/stats.c guest/tmem_priv.h guest/xen.c
 nodist_tmemsrc_DATA = proto/tmem_abi.h
 tmemprobedir = $(tmemsrcdir)/probe

@@ -13,7 +13,7 @@
 #include <linux/notifier.h>
 #include <linux/suspend.h>
 
-#if !defined(TMEM_FRONTSWAP) && !defined(TMEM_CLEANCACHE)
+#if !defined(TMEM_FRONTSWAP) && !defined(TMEM_CLEANCACHE) && !defined(TMEM_SELFTEST)
 #error "this kernel has neither frontswap nor cleancache (they went with 5.17 to 6.5)"
 #endif
 

@@ -93,9 +93,13 @@ void tmem_slots_free(struct tmem_slots *slots)
 /* Slots of the device that the page is being written to, from the size of what lies below. */
 static u64 device_slots(struct page *page)
 {
+#ifdef TMEM_FRONTSWAP
 	struct address_space *mapping = page_file_mapping(page);
 
 	return mapping ? i_size_read(mapping->host) >> PAGE_SHIFT : 0;
+#else
+	return 0; /* nobody stores, and later kernels have no such function */
+#endif
 }
 
 static struct chunk_ref *ref_of(struct tmem_slots *slots, u64 slot)

@@ -45,4 +45,5 @@ void tmem_stats_setup(void)
 
 	debugfs_create_file("counters", 0444, dir, NULL, &counters_fops);
 	debugfs_create_file("state", 0444, dir, NULL, &state_fops);
+	tmem_selftest_setup(dir);
 }

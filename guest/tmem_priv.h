@@ -416,4 +416,15 @@ DECLARE_PER_CPU(struct tmem_counts, tmem_counts);
 
 void tmem_stats_setup(void);
 
+/* ---- A test of the transport (selftest.c), if built in --------------------------------------- */
+
+struct dentry;
+#ifdef TMEM_SELFTEST
+void tmem_selftest_setup(struct dentry *dir); /* of debugfs */
+#else
+static inline void tmem_selftest_setup(struct dentry *dir)
+{
+}
+#endif
+
 #endif

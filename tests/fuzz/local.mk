@@ -3,12 +3,7 @@
 FUZZ_WORLD = tests/fuzz/audit.c tests/fuzz/audit.h tests/fuzz/loads.h \
 	tests/fuzz/world.c tests/fuzz/world.h $(FUZZ_LOADS)
 FUZZ_TARGETS = tests/fuzz/arena tests/fuzz/config tests/fuzz/control tests/fuzz/handshake \
-<<<<<<< HEAD
-	tests/fuzz/peer tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
-=======
-	tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
-FUZZ_TARGETS += tests/fuzz/members
->>>>>>> membership
+	tests/fuzz/members tests/fuzz/peer tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
 check_PROGRAMS += $(FUZZ_TARGETS)
 if FUZZERS
 FUZZ_MAIN =
@@ -45,17 +40,15 @@ tests_fuzz_handshake_SOURCES = tests/fuzz/handshake.c tests/fuzz/fuzz.h $(FUZZ_W
 tests_fuzz_handshake_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
 
-<<<<<<< HEAD
-tests_fuzz_peer_SOURCES = tests/fuzz/peer.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
-tests_fuzz_peer_LDFLAGS = $(LIBFUZZER)
-tests_fuzz_peer_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS)
-tests_fuzz_peer_LDADD = $(TIER_LIBS)
-=======
 tests_fuzz_members_SOURCES = tests/fuzz/members.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
 tests_fuzz_members_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_members_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_members_LDADD = $(MEMBERS_LIBS)
->>>>>>> membership
+
+tests_fuzz_peer_SOURCES = tests/fuzz/peer.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
+tests_fuzz_peer_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_peer_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS)
+tests_fuzz_peer_LDADD = $(TIER_LIBS)
 
 tests_fuzz_restore_SOURCES = tests/fuzz/restore.c tests/fuzz/audit.c tests/fuzz/audit.h \
 	tests/fuzz/fuzz.h $(FUZZ_MAIN)
@@ -76,7 +69,7 @@ EXTRA_DIST += tests/fuzz/README.md tests/fuzz/config.dict tests/fuzz/control.dic
 	tests/fuzz/corpus tests/fuzz/loads.c tests/fuzz/replay.c tests/fuzz/run
 
 # Each target for FUZZ_SECONDS, from a copy of the kept corpus.
-FUZZ_SECONDS = 40
+FUZZ_SECONDS = 30
 fuzz-targets: $(FUZZ_TARGETS)
 check-fuzz: $(FUZZ_TARGETS)
 	FUZZ_SECONDS='$(FUZZ_SECONDS)' $(srcdir)/tests/fuzz/run $(FUZZ_TARGETS)

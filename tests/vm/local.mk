@@ -21,7 +21,8 @@ EXTRA_DIST += \
 	tests/vm/variants/host-zswap.sh tests/vm/variants/host-zswap-ksm.sh \
 	tests/vm/cases/consolidate.sh tests/vm/cases/migrate.sh \
 	tests/vm/cases/hibernate.sh tests/vm/cases/late.sh tests/vm/cases/limits.sh \
-	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh
+	tests/vm/cases/lost.sh tests/vm/cases/reboot.sh tests/vm/cases/restart.sh \
+	tests/vm/cases/selftest.sh
 
 check-vm: all tests/service/ringload
 	vm_build=$(abs_builddir) $(srcdir)/tests/vm/run.sh $(VM_CASES)

@@ -6,7 +6,7 @@
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib/results.sh"
 
-[ $# -gt 0 ] || set -- disk nbd kernels filesystem frontswap limits restart late reboot migrate lost hibernate cleancache \
+[ $# -gt 0 ] || set -- disk nbd kernels filesystem frontswap selftest limits restart late reboot migrate lost hibernate cleancache \
 	hostmem hostgroup consolidate doctor debug ${TMEMD_VM_LONG:+sizing}
 for name; do
 	start=$SECONDS

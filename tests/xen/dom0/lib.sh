@@ -17,7 +17,6 @@
 #   dom_swaps FILE MB [SEED]
 #                           write the script of a guest that swaps with a process of MB until it is told
 #                           something
-#   has_module KERNEL       whether guests of this kernel have our module
 #   dom_unpause NAME        dom_destroy NAME       dom_shutdown NAME    as xl does
 #   dom_id NAME             the number of the domain
 #   dom_alive NAME          whether it is there
@@ -174,7 +173,6 @@ dom_disk() # file, MB
 	printf "disk = ['format=raw,vdev=xvda,access=rw,target=%s']\n" "$loop"
 }
 
-has_module() { [ -f "/domu/$1.module" ]; }
 dom_id() { cat "/run/dom/$1/id"; }
 dom_alive() { xl domid "$1" > /dev/null 2>&1; }
 dom_gone() { ! dom_alive "$1"; }

@@ -17,15 +17,13 @@ xen_src=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 declare -A domu_flavour=([5.10]=stock [6.1]=dom0)
 xen_pid=
 
-# A kernel for which the module says that there is nothing to do for it: its guests have no module.
+# 6.1 has nothing that the module could attach to, so it has the test of its transport there.
 domu_module() # flavour
 {
-	local log=$vm_work/module-$1.log
+	local test=
 
-	module_build "$1" "$vm_work/tmem-$1.ko" 2> "$log" && return
-	grep -q '#error "this kernel has neither' "$log" && return
-	cat "$log" >&2
-	return 1
+	[ "$1" = stock ] || test=TMEM_SELFTEST=1
+	MODULE_MAKEFLAGS=$test module_build "$1" "$vm_work/tmem-$1.ko"
 }
 
 domu_images()
@@ -84,7 +82,6 @@ dom0_image()
 	done < <(kernel_modules dom0 xen-privcmd xenfs xen-evtchn xen-gntdev xen-gntalloc xen-blkback loop)
 	for kernel in "${!domu_flavour[@]}"; do
 		ln "$vm_work/$kernel.img" "$root/domu/$kernel.img"
-		[ ! -f "$vm_work/tmem-${domu_flavour[$kernel]}.ko" ] || touch "$root/domu/$kernel.module"
 		cp "$(kernel_elf "${domu_flavour[$kernel]}")" "$root/domu/vmlinux-$kernel" || return 1
 	done
 	install -m 755 "$xen_src/dom0/init" "$root/init"
