@@ -15,7 +15,8 @@ include hyp/stream/local.mk
 include hyp/control/local.mk
 
 sbin_PROGRAMS += tmemd
-tmemd_SOURCES = hyp/tmemd.c hyp/tmemd_priv.h hyp/clients.c hyp/disks.c hyp/streams.c
+tmemd_SOURCES = hyp/tmemd.c hyp/tmemd_priv.h hyp/clients.c hyp/disks.c hyp/domains.c \
+	hyp/streams.c
 tmemd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENT_CFLAGS) -DTMEMD_CONFIG='"$(sysconfdir)/tmemd/tmemd.conf"'
 tmemd_LDADD = libcontrol.a libstream.a libfront.a libvhost.a libstore.a libbase.a $(EVENT_LIBS) $(INIH_LIBS) \
 	$(JANSSON_LIBS) $(SYSTEMD_LIBS) $(SECCOMP_LIBS) $(XEN_LIBS) $(LZ4_LIBS) $(XXHASH_LIBS)

@@ -61,6 +61,12 @@ int disks_resize(void *arg, const char *name, uint64_t bytes, char *err, size_t 
 int disks_remove(void *arg, const char *name, bool force, char *err, size_t errlen);
 uint64_t disks_exposure(void *arg);
 
+/* For struct control_ops: domains of Xen. */
+unsigned domains_list(void *arg, struct control_domain *domains, unsigned room);
+int domains_find(void *arg, const char *text, struct control_domain *domain, char *err,
+		 size_t errlen);
+void domains_wish(void *arg, const char *client, enum control_wish wish);
+
 /* For struct control_ops: streams. */
 int streams_save(void *arg, const struct control_save *how, const struct stream_io *io,
 		 struct stream_totals *totals, char *err, size_t errlen);

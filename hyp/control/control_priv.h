@@ -76,6 +76,12 @@ void run_disk_list(struct control *control, json_t *request, struct reply *reply
 void run_disk_resize(struct control *control, json_t *request, struct reply *reply);
 void run_disk_remove(struct control *control, json_t *request, struct reply *reply);
 
+/* ---- domains.c ------------------------------------------------------------------------------ */
+
+void run_domain(struct control *control, json_t *request, struct reply *reply);
+void run_domain_attach(struct control *control, json_t *request, struct reply *reply);
+void run_domain_detach(struct control *control, json_t *request, struct reply *reply);
+
 /* ---- streams.c ------------------------------------------------------------------------------ */
 
 void run_save(struct control *control, json_t *request, int fd, struct reply *reply);

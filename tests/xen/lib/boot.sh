@@ -91,7 +91,7 @@ dom0_image()
 	cp "$xen_src/dom0/lib.sh" "$root/lib.sh"
 	inner_tmemd > "$root/inner.sh"
 	cp "$xen_src"/cases/*.sh "$root/cases/"
-	install -m 755 "$xen_src/../../tools/stream/tmem-xl" "$root/bin/"
+	install -m 755 "$xen_src/../../tools/stream/tmem-xl" "$xen_src/../../tools/xen/xl-tmem" "$root/bin/"
 	printf '%s\n' "$@" > "$root/cases.list"
 	printf '%s\n' "limit=$case_limit" "kills=$kills" "seed=$seed" > "$root/settings"
 	# Not compressed: unpacking takes longer than loading.

@@ -1,0 +1,2 @@
+# Around xl: the verbs that it had for tmem.
+dist_bin_SCRIPTS = tools/xen/xl-tmem
