@@ -104,3 +104,65 @@ wrong()
 		[ "$status" -eq 3 ] || { echo "status $status: $words"; return 1; }
 	done
 }
+
+balloon_wrong()
+{
+	run "$PWD/tmem-balloon" "${@:2}"
+	[ "$status" -eq 2 ] || { echo "status $status: ${*:2}"; return 1; }
+	says "$1"
+}
+
+@test "tmem-balloon: help, version and wrong usage" {
+	[ -x tmem-balloon ] || skip "built without libxenctrl"
+	run "$PWD/tmem-balloon" --help
+	[ "$status" -eq 0 ]
+	for command in run status room; do
+		says " $command"
+	done
+	run "$PWD/tmem-balloon" --version
+	[[ $output =~ ^tmem-balloon\ [0-9]+\.[0-9]+\.[0-9]+ ]]
+	balloon_wrong "say run, status or room"
+	balloon_wrong "say run, status or room" follow
+	balloon_wrong "an argument too many" run now
+	balloon_wrong "does not have" run --json
+	balloon_wrong "does not have" status --timeout 3
+	balloon_wrong "say how much" room
+	balloon_wrong "above 0" room much
+	balloon_wrong "above 0" room 0
+	balloon_wrong "0 to 3600" room 1G --timeout soon
+	balloon_wrong "See tmem-balloon --help" room 1G --fast
+}
+
+@test "tmem-balloon: what is wrong in its configuration" {
+	[ -x tmem-balloon ] || skip "built without libxenctrl"
+	balloon_wrong "No such file" --config "$DIR/none" status
+	conf_wrong()
+	{
+		printf '%s\n' "${@:2}" >"$DIR/balloon.conf"
+		balloon_wrong "$1" --config "$DIR/balloon.conf" status
+	}
+	conf_wrong "minimum: say what" '[balloon]' 'maximum = 2G'
+	conf_wrong "maximum: say what" '[balloon]' 'minimum = 1G'
+	conf_wrong "not below minimum" '[balloon]' 'minimum = 2G' 'maximum = 1G'
+	conf_wrong "the only section" '[ballon]' 'minimum = 2G'
+	conf_wrong "allowed are minimum" '[balloon]' 'minimum = 1G' 'maximum = 2G' 'most = 3G'
+	conf_wrong "a number of bytes" '[balloon]' 'minimum = 1X' 'maximum = 2G'
+	conf_wrong "1 to 60 seconds" '[balloon]' 'minimum = 1G' 'maximum = 2G' 'interval = 0'
+	conf_wrong "absolute path" '[balloon]' 'minimum = 1G' 'maximum = 2G' 'socket = control.sock'
+	conf_wrong "step" '[balloon]' 'minimum = 1G' 'maximum = 2G' 'step = 1000'
+	conf_wrong "line 2 is not understood" '[balloon]' 'minimum'
+}
+
+@test "tmem-balloon: no Xen here, and nothing is run without room" {
+	[ -x tmem-balloon ] || skip "built without libxenctrl"
+	[ ! -e /proc/xen/privcmd ] || skip "this is dom0"
+	sed 's/^\(minimum\|maximum\) = .*/\1 = 1G/' "${srcdir:-.}/tools/xen/balloon.conf" >"$DIR/balloon.conf"
+	for words in run status "room 1M"; do
+		run timeout 10 "$PWD/tmem-balloon" --config "$DIR/balloon.conf" $words
+		[ "$status" -eq 3 ]
+		says "Xen cannot be asked"
+	done
+	run "$PWD/tmem-balloon" --config "$DIR/balloon.conf" room 1M -- touch "$DIR/built"
+	[ "$status" -eq 3 ]
+	[ ! -e "$DIR/built" ]
+}

@@ -97,7 +97,17 @@ dom0_image()
 	# Not compressed: unpacking takes longer than loading.
 	(cd "$root" && find . | cpio -o -H newc --quiet) > "$vm_work/dom0.img" || return 1
 	rm -rf "$root"
-	inner_programs "$vm_work/dom0.img" "$TMEMD" "$TMEMCTL" /usr/bin/setpriv
+	inner_programs "$vm_work/dom0.img" "$TMEMD" "$TMEMCTL" /usr/bin/setpriv $(balloon_programs)
+}
+
+# A tmemd without libxenctrl has no tmem-balloon; the case memory says so.
+balloon_programs()
+{
+	local program
+
+	for program in "$vm_build/tmem-balloon" "$vm_build/tests/xen/fill"; do
+		[ ! -x "$program" ] || printf '%s\n' "$program"
+	done
 }
 
 stamped()
@@ -119,7 +129,7 @@ xen_boot()
 	qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-smap,-avx,-avx2,-xsave -smp 2 -m 3G \
 		-nographic -no-reboot -nodefaults -vga none -net none -serial stdio -serial "file:$vm_work/said" \
 		-kernel "$(xen_hypervisor)" -append "console=com1 com1=115200,8n1 loglvl=info \
-		guest_loglvl=info dom0_mem=1G,max:1G dom0_max_vcpus=1 noreboot=0" \
+		guest_loglvl=info dom0_mem=1G,max:1536M dom0_max_vcpus=1 noreboot=0" \
 		-initrd "$(kernel_elf dom0) console=hvc0 loglevel=4 panic=-1,$vm_work/dom0.img" \
 		< /dev/null > >(stamped > "$vm_work/console.log") 2>&1 &
 	xen_pid=$!
