@@ -253,14 +253,14 @@ static int no_room(struct balloon *b, uint64_t want)
 static int try_room(struct balloon *b, uint64_t want, double left)
 {
 	uint64_t bytes, done;
-	int r = balloon_service_look(&b->config, &b->state, b->why);
+	int r = look_at_host(b);
 
+	if (!r && b->state.xen_free >= want)
+		return 1;
 	if (!r)
-		r = look_at_host(b);
+		r = balloon_service_look(&b->config, &b->state, b->why);
 	if (r)
 		return -r;
-	if (b->state.xen_free >= want)
-		return 1;
 	bytes = balloon_shortage(&b->state, want);
 	if (!bytes)
 		return left > 0 ? 0 : -no_room(b, want);
@@ -311,9 +311,11 @@ static int room(struct balloon *b, uint64_t want, double seconds, char **command
 {
 	int lock = open_lock(b), r;
 
-	/* Others that make room are waited for: theirs is not ours. */
-	if (lock < 0 || flock(lock, LOCK_EX))
+	if (lock < 0)
 		return say(b, BALLOON_UNREACHED);
+	/* Others that make room are waited for: theirs is not ours. */
+	while (flock(lock, LOCK_EX) && errno == EINTR)
+		;
 	r = make_room(b, want, seconds);
 	if (r)
 		return say(b, r);
