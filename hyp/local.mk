@@ -17,7 +17,8 @@ include hyp/tier/members.mk
 include hyp/control/local.mk
 
 sbin_PROGRAMS += tmemd
-tmemd_SOURCES = hyp/tmemd.c hyp/tmemd_priv.h hyp/clients.c hyp/disks.c hyp/peers.c \
+tmemd_SOURCES = hyp/tmemd.c hyp/tmemd_priv.h hyp/clients.c hyp/disks.c hyp/domains.c \
+	hyp/peers.c \
 	hyp/streams.c
 tmemd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENT_CFLAGS) -DTMEMD_CONFIG='"$(sysconfdir)/tmemd/tmemd.conf"'
 tmemd_LDADD = libcontrol.a libstream.a libfront.a libvhost.a libstore.a libtier.a libbase.a $(EVENT_LIBS) $(INIH_LIBS) \

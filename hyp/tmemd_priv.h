@@ -83,6 +83,12 @@ bool peering_lending(void *arg, struct control_lending *lending);
 int peering_change(void *arg, enum control_peer_change what, const char *name, uint32_t deadline_ms,
 		   char *err, size_t errlen);
 
+/* For struct control_ops: domains of Xen. */
+unsigned domains_list(void *arg, struct control_domain *domains, unsigned room);
+int domains_find(void *arg, const char *text, struct control_domain *domain, char *err,
+		 size_t errlen);
+void domains_wish(void *arg, const char *client, enum control_wish wish);
+
 /* For struct control_ops: streams. */
 int streams_save(void *arg, const struct control_save *how, const struct stream_io *io,
 		 struct stream_totals *totals, char *err, size_t errlen);

@@ -20,11 +20,13 @@
 #define TMEM_CONTROL_IDLE_S 300
 /* Connections at a time; one more is told "busy" and closed. */
 #define TMEM_CONTROL_MAX_CONNECTIONS 64
-/* Long commands (reclaim, flush) under way at a time; one more is told "busy". */
+/* Long commands (reclaim, flush, domain...) under way at a time; one more is told "busy". */
 #define TMEM_CONTROL_MAX_JOBS 8
 /* Milliseconds that a reclaim may be asked to last, and what it lasts when nothing is said. */
 #define TMEM_CONTROL_MAX_RECLAIM_MS (3600 * 1000)
 #define TMEM_CONTROL_RECLAIM_MS (30 * 1000)
+/* The same for a device that a domain is to get, or to give back. */
+#define TMEM_CONTROL_DOMAIN_MS (10 * 1000)
 
 /* Keys of a request that every command has. */
 #define TMEM_KEY_COMMAND "command" /* string, needed */
@@ -62,6 +64,9 @@
 #define TMEM_CMD_SAVE "save"	   /* see "Streams" below */
 #define TMEM_CMD_RESTORE "restore" /* likewise */
 #define TMEM_CMD_RESTORE_DISCARD "restore-discard"
+#define TMEM_CMD_DOMAIN "domain"
+#define TMEM_CMD_DOMAIN_ATTACH "domain-attach"
+#define TMEM_CMD_DOMAIN_DETACH "domain-detach"
 #define TMEM_CMD_DISK_CREATE "disk-create"
 #define TMEM_CMD_DISK_LIST "disk-list"
 #define TMEM_CMD_DISK_RESIZE "disk-resize"
@@ -99,7 +104,7 @@
 #define TMEM_CONTROL_DRAIN_MS (60 * 1000)
 
 /* Keys of results about peers; "name" is the peer's. */
-#define TMEM_KEY_PEERS "peers"	 /* array of objects: those that lend to this host */
+#define TMEM_KEY_PEERS "peers"	   /* array of objects: those that lend to this host */
 #define TMEM_KEY_LENDING "lending" /* object: what this host lends; null: nothing */
 #define TMEM_KEY_HOST "host"
 #define TMEM_KEY_PORT "port"
@@ -108,7 +113,7 @@
 #define TMEM_KEY_SPARE_BYTES "spare_bytes" /* physical, that it would take now */
 #define TMEM_KEY_BLOBS "blobs"		   /* pages of this host that it holds, as it says */
 #define TMEM_KEY_LATENCY_US "latency_us"
-#define TMEM_KEY_WHY "why" /* it is not up; null when it is, or not known */
+#define TMEM_KEY_WHY "why"		   /* it is not up; null when it is, or not known */
 #define TMEM_KEY_GET_LATENCY "get_latency" /* array: of bucket i, less than 2^(i+1) us */
 #define TMEM_KEY_PUT_LATENCY "put_latency"
 #define TMEM_KEY_LEND_BYTES "lend_bytes" /* physical, at most */
@@ -122,8 +127,13 @@
 #define TMEM_KEY_STATE "state" /* one of the states below */
 #define TMEM_KEY_FROZEN "frozen"
 #define TMEM_KEY_POLLING "polling"
-#define TMEM_KEY_PID "pid"	 /* of the region's owner, or null; of the service: its own */
-#define TMEM_KEY_DOMAIN "domain" /* of a client that is a Xen domain: its number, or null */
+#define TMEM_KEY_PID "pid" /* of the region's owner, or null; of the service: its own */
+/* Of a client that is a Xen domain: its number, or null. In a request: number, name or UUID. */
+#define TMEM_KEY_DOMAIN "domain"
+#define TMEM_KEY_DOMAINS "domains"	 /* array of objects */
+#define TMEM_KEY_CONFIGURED "configured" /* name or UUID that the client is configured for */
+#define TMEM_KEY_DEVICE "device"	 /* one of the devices below */
+#define TMEM_KEY_CHANGED "changed"	 /* false: it was so already */
 #define TMEM_KEY_RINGS "rings"
 #define TMEM_KEY_MAX_RINGS "max_rings" /* that the configuration allows: doorbells each way */
 #define TMEM_KEY_ENTRIES "entries"
@@ -184,6 +194,12 @@
 #define TMEM_STATE_WAITING "waiting"	 /* no VM */
 #define TMEM_STATE_RESTORED "restored"	 /* pages were brought here and wait for their guest */
 #define TMEM_STATE_UNCONFIGURED "unconfigured" /* in the arena, and nobody serves it */
+
+/* The device of a Xen domain. */
+#define TMEM_DEVICE_ABSENT "absent"   /* no such domain now */
+#define TMEM_DEVICE_OFFERED "offered" /* it is in xenstore, and the guest may use it */
+#define TMEM_DEVICE_LEAVING "leaving" /* the guest is to give it back */
+#define TMEM_DEVICE_LEFT "left"	      /* taken away, by domain-detach or in xenstore */
 
 /*
  * Streams. Behind the request of TMEM_CMD_SAVE and TMEM_CMD_RESTORE the service answers with one

@@ -8,3 +8,4 @@ include tools/nbdkit/local.mk
 include tools/guest/local.mk
 include tools/backend/local.mk
 include tools/stream/local.mk
+include tools/xen/local.mk

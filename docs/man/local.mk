@@ -4,7 +4,12 @@ dist_man_MANS += \
 	docs/man/tmem-vhost-user-blk.1 \
 	docs/man/tmemctl.1 \
 	docs/man/tmemd.conf.5 \
-	docs/man/tmemd.8
+	docs/man/tmemd.8 \
+	docs/man/xl-tmem.1
+if HAVE_XENCONTROL
+dist_man_MANS += docs/man/tmem-balloon.8
+endif
+EXTRA_DIST += docs/man/tmem-balloon.8
 if HAVE_NBDKIT
 dist_man_MANS += docs/man/nbdkit-tmem-plugin.1
 endif

@@ -527,6 +527,14 @@ static void run_flush(struct control *control, json_t *request, struct reply *re
 		TMEM_KEY_ALL, PARAM_BOOLEAN, false, 0, 0                                           \
 	}
 
+#define DOMAIN(needed)                                                                             \
+	{                                                                                          \
+		TMEM_KEY_DOMAIN, PARAM_STRING, needed, 0, 0                                        \
+	}
+#define TIMEOUT                                                                                    \
+	{                                                                                          \
+		TMEM_KEY_TIMEOUT_MS, PARAM_INTEGER, false, 0, TMEM_CONTROL_MAX_RECLAIM_MS          \
+	}
 #define NAME                                                                                       \
 	{                                                                                          \
 		TMEM_KEY_NAME, PARAM_STRING, true, 0, 0                                            \
@@ -552,12 +560,7 @@ static const struct command commands[] = {
 	{TMEM_CMD_FREEZE, false, run_freeze, NULL, {CLIENT(false), ALL}},
 	{TMEM_CMD_THAW, false, run_thaw, NULL, {CLIENT(false), ALL}},
 	{TMEM_CMD_FREEABLE, false, run_freeable, NULL, {{0}}},
-	{TMEM_CMD_RECLAIM,
-	 true,
-	 run_reclaim,
-	 NULL,
-	 {BYTES(TMEM_KEY_BYTES, true, 1),
-	  {TMEM_KEY_TIMEOUT_MS, PARAM_INTEGER, false, 0, TMEM_CONTROL_MAX_RECLAIM_MS}}},
+	{TMEM_CMD_RECLAIM, true, run_reclaim, NULL, {BYTES(TMEM_KEY_BYTES, true, 1), TIMEOUT}},
 	{TMEM_CMD_FLUSH, true, run_flush, NULL, {CLIENT(false), ALL}},
 	{TMEM_CMD_SHARED_AUTH,
 	 false,
@@ -597,6 +600,9 @@ static const struct command commands[] = {
 	 {NAME, {TMEM_KEY_TIMEOUT_MS, PARAM_INTEGER, false, 0, TMEM_CONTROL_MAX_DRAIN_MS}}},
 	{TMEM_CMD_PEER_ALLOW, false, run_peer_allow, NULL, {NAME}},
 	{TMEM_CMD_PEER_DENY, false, run_peer_deny, NULL, {NAME}},
+	{TMEM_CMD_DOMAIN, true, run_domain, NULL, {DOMAIN(false)}},
+	{TMEM_CMD_DOMAIN_ATTACH, true, run_domain_attach, NULL, {DOMAIN(true), TIMEOUT}},
+	{TMEM_CMD_DOMAIN_DETACH, true, run_domain_detach, NULL, {DOMAIN(true), TIMEOUT}},
 	{TMEM_CMD_SAVE,
 	 true,
 	 NULL,

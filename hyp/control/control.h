@@ -202,6 +202,23 @@ struct control_disk {
 	uint32_t socket_gid;
 };
 
+/* The device of a client that is a domain of Xen. */
+struct control_domain {
+	char client[STORE_NAME_MAX];
+	char wanted[CONFIG_DOMAIN_MAX]; /* name or UUID, as configured */
+	unsigned domain;		/* 0: there is none now */
+	uint64_t uuid[2];
+	enum {
+		CONTROL_DEVICE_ABSENT,
+		CONTROL_DEVICE_OFFERED,
+		CONTROL_DEVICE_LEAVING,
+		CONTROL_DEVICE_LEFT
+	} device;
+};
+
+/* What is to be done with it. KEEP: a guest that was told to give it back and has not, keeps it. */
+enum control_wish { CONTROL_WISH_OFFER, CONTROL_WISH_TAKE, CONTROL_WISH_KEEP };
+
 /* How a client is saved. */
 struct control_save {
 	const char *name;
@@ -272,6 +289,14 @@ struct control_ops {
 		       size_t errlen);
 	/* Drops what was restored and no guest claimed. 0 or -ENOENT. */
 	int (*restore_discard)(void *arg, const char *name);
+
+	/* Domains of Xen; any thread. At most `room`; their number. */
+	unsigned (*domains)(void *arg, struct control_domain *domains, unsigned room);
+	/* The one that a number, name, UUID or client names. 0 or a negated errno with err. */
+	int (*domain_find)(void *arg, const char *text, struct control_domain *domain, char *err,
+			   size_t errlen);
+	/* Returns at once; what becomes of it, domains() tells. */
+	void (*domain_wish)(void *arg, const char *client, enum control_wish wish);
 
 	/*
 	 * Physical bytes that all disks can take and the clients' minimums keep free, all in all; 0

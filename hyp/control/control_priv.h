@@ -83,6 +83,12 @@ void run_peer_drain(struct control *control, json_t *request, struct reply *repl
 void run_peer_allow(struct control *control, json_t *request, struct reply *reply);
 void run_peer_deny(struct control *control, json_t *request, struct reply *reply);
 
+/* ---- domains.c ------------------------------------------------------------------------------ */
+
+void run_domain(struct control *control, json_t *request, struct reply *reply);
+void run_domain_attach(struct control *control, json_t *request, struct reply *reply);
+void run_domain_detach(struct control *control, json_t *request, struct reply *reply);
+
 /* ---- streams.c ------------------------------------------------------------------------------ */
 
 void run_save(struct control *control, json_t *request, int fd, struct reply *reply);

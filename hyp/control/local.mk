@@ -12,6 +12,7 @@ libcontrol_a_SOURCES = \
 	hyp/control/control.h \
 	hyp/control/control_priv.h \
 	hyp/control/disks.c \
+	hyp/control/domains.c \
 	hyp/control/metrics.c \
 	hyp/control/notify.c \
 	hyp/control/peers.c \

@@ -104,6 +104,45 @@ struct front_status {
 /* 0, or -ENOENT when the front does not serve it. */
 int front_client_status(struct front *front, const char *name, struct front_status *status);
 
+/* ---- Domains of Xen ----------------------------------------------------------------------------
+ */
+
+/* The device of a domain in xenstore. */
+enum front_device {
+	FRONT_DEVICE_ABSENT,  /* no such domain, or the device comes at any moment */
+	FRONT_DEVICE_OFFERED, /* it is there; whether the guest uses it is front_status.connected */
+	FRONT_DEVICE_LEAVING, /* the guest was told to give it back, and has not (yet) */
+	FRONT_DEVICE_LEFT,    /* taken away; offered again by a reload, or when asked for */
+};
+
+#define FRONT_DOMAIN_TEXT 64
+
+struct front_domain {
+	char client[FRONT_DOMAIN_TEXT]; /* whose it is */
+	char wanted[FRONT_DOMAIN_TEXT]; /* name or UUID that the client is configured for */
+	unsigned domain;		/* 0: no such domain now */
+	uint64_t uuid[2];
+	enum front_device device;
+};
+
+/*
+ * Finds the client of the domain that the text names by number, name or UUID, or the client of that
+ * name. Waits for xenstore; any thread. 0, or a negated errno with a sentence: -ENODEV no Xen is
+ * served here, -ENOENT there is no such domain, -ENXIO it is there, and no client is for it.
+ */
+int front_domain_find(struct front *front, const char *text, struct front_domain *found, char *err,
+		      size_t errlen);
+
+/* All clients that are domains, at most `room`. Their number. Any thread. */
+unsigned front_domains(struct front *front, struct front_domain *domains, unsigned room);
+
+/*
+ * What is to be done with a client's device; it is done soon, and front_domains() tells. Any
+ * thread. KEEP: a guest that was told to give it back, and has not, may use it on.
+ */
+enum front_wish { FRONT_WISH_OFFER, FRONT_WISH_TAKE, FRONT_WISH_KEEP };
+void front_domain_wish(struct front *front, const char *client, enum front_wish wish);
+
 /* ---- Disks: vhost-user-blk ------------------------------------------------------------------ */
 
 #define FRONT_MAX_DISKS 256

@@ -25,8 +25,8 @@ libfront_a_SOURCES = \
 	hyp/front/worker.c \
 	hyp/front/xen_nodes.c hyp/front/xen_nodes.h
 if HAVE_XEN
-libfront_a_SOURCES += hyp/front/xen.c hyp/front/xen_link.c hyp/front/xen_priv.h \
-	hyp/front/xen_store.c
+libfront_a_SOURCES += hyp/front/xen.c hyp/front/xen_domain.c hyp/front/xen_link.c \
+	hyp/front/xen_priv.h hyp/front/xen_store.c
 else
 libfront_a_SOURCES += hyp/front/xen_absent.c
 endif

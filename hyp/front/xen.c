@@ -34,33 +34,6 @@
 
 #define TOKEN_DOMAINS "domains"
 
-struct xen_device {
-	struct xen_device *next;
-
-	/* Under front.lock. */
-	struct front_client *client; /* NULL: removed, the thread takes the device down */
-	char wanted[XEN_TEXT_MAX];   /* name or UUID of the domain */
-	struct xen_offer offer;
-	bool offer_changed;
-	bool reopened;	      /* after an operator took it away */
-	struct xen_link link; /* of the life */
-
-	_Atomic bool look; /* anybody's wish: the thread is to look at it */
-
-	/* The thread's own. */
-	char name[STORE_NAME_MAX]; /* constant */
-	unsigned domain;	   /* 0: not here */
-	uint64_t uuid[2];
-	struct xen_paths paths;
-	bool made;		 /* the directories are ours */
-	enum xenbus_state state; /* of ours */
-	bool leaving;		 /* the operator, or the end of the client, asked for it */
-	bool left;		 /* ... and it is done; until another domain comes */
-	unsigned rebind;	 /* tries */
-	uint64_t not_before;
-	uint64_t leave_until;
-};
-
 static struct xen_device *first_device(struct xen *xen)
 {
 	struct xen_device *device;
@@ -314,16 +287,24 @@ static bool resume(struct xen *xen, struct xen_device *device)
 	return false;
 }
 
-/* The domain is here, and so far we have not looked at its directories. */
+/*
+ * The domain is here, and so far we have not looked at its directories. Ours is at Closing when an
+ * operator wanted the device back and the guest has not given it: it goes on, and is asked again.
+ */
 static void take_over(struct xen *xen, struct xen_device *device)
 {
 	struct owner owner = owner_of(xen, device);
 	enum xenbus_state front = xen_store_state(xen->xs, device->paths.front);
+	enum xenbus_state back = xen_store_state(xen->xs, device->paths.back);
 
 	if (owner.pid && is_owner(&owner, device) &&
-	    xen_store_state(xen->xs, device->paths.back) == XenbusStateConnected &&
+	    (back == XenbusStateConnected || back == XenbusStateClosing) &&
 	    (front == XenbusStateConnected || front == XenbusStateInitialised)) {
-		if (resume(xen, device) || device->rebind)
+		if (resume(xen, device)) {
+			device->look = true;
+			return;
+		}
+		if (device->rebind)
 			return;
 	}
 	end_life(xen, device, "has another device by now");
@@ -340,14 +321,23 @@ static void remove_directories(struct xen *xen, struct xen_device *device)
 	device->left = true;
 }
 
-static void leave(struct xen *xen, struct xen_device *device)
+/* `again`: also tells a guest that has been told and has refused. */
+static void leave(struct xen *xen, struct xen_device *device, bool again)
 {
-	if (device->leaving)
+	if (device->leaving && !again)
 		return;
 	device->leaving = true;
 	device->leave_until = clock_ns() + LEAVE_NS;
 	xen_store_write(xen->xs, XBT_NULL, device->paths.back, "online", "0");
 	set_state(xen, device, XenbusStateClosing);
+}
+
+/* A guest that did not give its device back keeps it. */
+static void stay(struct xen *xen, struct xen_device *device)
+{
+	device->leaving = false;
+	xen_store_write(xen->xs, XBT_NULL, device->paths.back, "online", "1");
+	set_state(xen, device, XenbusStateConnected);
 }
 
 /* What the guest says to our being on the way out. An operator's wish waits for it. */
@@ -398,6 +388,7 @@ static void follow_front(struct xen *xen, struct xen_device *device, enum xenbus
 static bool step(struct xen *xen, struct xen_device *device)
 {
 	enum xenbus_state front;
+	enum xen_wish wish;
 	bool removed, changed;
 
 	device->look = false;
@@ -405,9 +396,10 @@ static bool step(struct xen *xen, struct xen_device *device)
 	pthread_mutex_lock(&xen->front->lock);
 	removed = !device->client;
 	changed = device->offer_changed && !removed && !device->client->owner.pid;
-	if (device->reopened)
+	wish = device->wish;
+	device->wish = XEN_WISH_NONE;
+	if (wish == XEN_WISH_OFFER)
 		device->left = false;
-	device->reopened = false;
 	pthread_mutex_unlock(&xen->front->lock);
 	if (removed && !device->made)
 		return true;
@@ -420,15 +412,32 @@ static bool step(struct xen *xen, struct xen_device *device)
 	if (changed)
 		make_directories(xen, device);
 	front = xen_store_state(xen->xs, device->paths.front);
-	/* The second is the operator's doing: nobody else can write there. */
-	if (removed || (device->state != XenbusStateClosing &&
-			xen_store_state(xen->xs, device->paths.back) == XenbusStateClosing))
-		leave(xen, device);
+	/* The third is the operator's doing: nobody else can write there. */
+	if (removed || wish == XEN_WISH_TAKE ||
+	    (device->state != XenbusStateClosing &&
+	     xen_store_state(xen->xs, device->paths.back) == XenbusStateClosing))
+		leave(xen, device, wish == XEN_WISH_TAKE);
+	else if (wish != XEN_WISH_NONE && device->leaving && front == XenbusStateConnected)
+		stay(xen, device);
 	if (device->leaving)
 		go_on_leaving(xen, device, front, removed);
 	else
 		follow_front(xen, device, front);
 	return removed && !device->made;
+}
+
+/* For who asks, see xen_domain.c. */
+static void show(struct xen *xen, struct xen_device *device)
+{
+	pthread_mutex_lock(&xen->front->lock);
+	device->shown = !device->domain	  ? FRONT_DEVICE_ABSENT
+			: device->left	  ? FRONT_DEVICE_LEFT
+			: device->leaving ? FRONT_DEVICE_LEAVING
+			: device->made	  ? FRONT_DEVICE_OFFERED
+					  : FRONT_DEVICE_ABSENT;
+	device->shown_domain = device->domain;
+	memcpy(device->shown_uuid, device->uuid, sizeof(device->shown_uuid));
+	pthread_mutex_unlock(&xen->front->lock);
 }
 
 /* ---- Domains ----------------------------------------------------------------------------------
@@ -443,6 +452,7 @@ static void domain_gone(struct xen *xen, struct xen_device *device)
 	device->made = device->leaving = device->left = false;
 	device->domain = 0;
 	device->rebind = 0;
+	show(xen, device);
 }
 
 /* The domain of the noted life when there is one, else the one with the wanted name. */
@@ -496,6 +506,7 @@ static void look_for_domains(struct xen *xen)
 		xen_paths(&d->paths, xen->self, d->domain);
 		watch_states(xen, d, true);
 		d->look = true;
+		show(xen, d);
 	}
 }
 
@@ -546,8 +557,12 @@ static void look_at_devices(struct xen *xen)
 	}
 	for (struct xen_device *d = first_device(xen); d; d = next) {
 		next = d->next;
-		if (d->look && clock_ns() >= d->not_before && step(xen, d))
+		if (!d->look || clock_ns() < d->not_before)
+			continue;
+		if (step(xen, d))
 			drop_device(xen, d);
+		else
+			show(xen, d);
 	}
 }
 
@@ -581,7 +596,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static void wake(struct xen *xen)
+void xen_wake(struct xen *xen)
 {
 	static const uint64_t one = 1;
 
@@ -609,7 +624,7 @@ void xen_stop(struct front *front)
 	if (!xen || !xen->started)
 		return;
 	atomic_store(&xen->stopping, true);
-	wake(xen);
+	xen_wake(xen);
 	pthread_join(xen->thread, NULL);
 	xen->started = false;
 }
@@ -698,7 +713,7 @@ static int open_device(struct front_client *client, const struct front_client_co
 	device->offer_changed =
 		device->offer.bytes != offer.bytes || device->offer.rings != offer.rings;
 	device->offer = offer;
-	device->reopened = true;
+	device->wish = XEN_WISH_OFFER;
 	if (!client->device) {
 		snprintf(device->name, sizeof(device->name), "%s", client->name);
 		device->client = client;
@@ -709,7 +724,7 @@ static int open_device(struct front_client *client, const struct front_client_co
 		pthread_mutex_unlock(&xen->lock);
 	}
 	device->look = true;
-	wake(xen);
+	xen_wake(xen);
 	return 0;
 }
 
@@ -723,7 +738,7 @@ static void close_device(struct front_client *client)
 	device->client = NULL;
 	device->look = true;
 	client->device = NULL;
-	wake(client->front->xen);
+	xen_wake(client->front->xen);
 }
 
 /* The thread does it, when it has found the domain. */

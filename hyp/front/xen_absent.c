@@ -33,6 +33,31 @@ void front_xen_close(struct xen *xen)
 	(void)xen;
 }
 
+int front_domain_find(struct front *front, const char *text, struct front_domain *found, char *err,
+		      size_t errlen)
+{
+	(void)front;
+	(void)text;
+	(void)found;
+	snprintf(err, errlen, "this tmemd serves no domains: it was built without Xen's libraries");
+	return -ENODEV;
+}
+
+unsigned front_domains(struct front *front, struct front_domain *domains, unsigned room)
+{
+	(void)front;
+	(void)domains;
+	(void)room;
+	return 0;
+}
+
+void front_domain_wish(struct front *front, const char *client, enum front_wish wish)
+{
+	(void)front;
+	(void)client;
+	(void)wish;
+}
+
 static int refuse(struct front_client *client, const struct front_client_config *config, char *err,
 		  size_t errlen)
 {

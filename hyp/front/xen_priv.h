@@ -75,9 +75,54 @@ void xen_store_remove(struct xs_handle *xs, const struct xen_paths *paths);
 /* Is the domain there, with this UUID? True when xenstore does not answer: then nobody knows. */
 bool xen_store_lives(struct xs_handle *xs, unsigned domain, const uint64_t uuid[2]);
 
+/* The UUID of a domain. False: it has none. */
+bool xen_store_uuid(struct xs_handle *xs, unsigned domain, uint64_t uuid[2]);
+
 /* Finds the domain whose name or UUID that is, but not `self`. False: there is none. */
 bool xen_store_find(struct xs_handle *xs, unsigned self, const char *wanted, unsigned *domain,
 		    uint64_t uuid[2]);
+
+/* ---- A device: xen.c, and xen_domain.c for who asks about it ----------------------------------
+ */
+
+/* What an operator, or a reload, wants of a device. */
+enum xen_wish {
+	XEN_WISH_NONE,
+	XEN_WISH_OFFER, /* the guest may have it, also after it was taken away */
+	XEN_WISH_TAKE,	/* the guest is to give it back */
+	XEN_WISH_KEEP,	/* a guest that was to give it back and has not, keeps it */
+};
+
+struct xen_device {
+	struct xen_device *next;
+
+	/* Under front.lock. */
+	struct front_client *client; /* NULL: removed, the thread takes the device down */
+	char wanted[XEN_TEXT_MAX];   /* name or UUID of the domain */
+	struct xen_offer offer;
+	bool offer_changed;
+	enum xen_wish wish;   /* the last one that the thread has not seen */
+	struct xen_link link; /* of the life */
+	/* As the thread left it. */
+	enum front_device shown;
+	unsigned shown_domain;
+	uint64_t shown_uuid[2];
+
+	_Atomic bool look; /* anybody's wish: the thread is to look at it */
+
+	/* The thread's own. */
+	char name[STORE_NAME_MAX]; /* constant */
+	unsigned domain;	   /* 0: not here */
+	uint64_t uuid[2];
+	struct xen_paths paths;
+	bool made;		 /* the directories are ours */
+	enum xenbus_state state; /* of ours */
+	bool leaving;		 /* the operator, or the end of the client, asked for it */
+	bool left;		 /* ... and it is done; until another domain comes */
+	unsigned rebind;	 /* tries */
+	uint64_t not_before;
+	uint64_t leave_until;
+};
 
 /* ---- xen.c ----------------------------------------------------------------------------------- */
 
@@ -96,5 +141,8 @@ struct xen {
 	bool domains_changed;
 	uint64_t next_scan;
 };
+
+/* The thread looks at what it was told to look at. */
+void xen_wake(struct xen *xen);
 
 #endif

@@ -127,7 +127,7 @@ void xen_store_remove(struct xs_handle *xs, const struct xen_paths *paths)
 
 /* ---- Domains -------------------------------------------------------------------------------- */
 
-static bool read_uuid(struct xs_handle *xs, unsigned domain, uint64_t uuid[2])
+bool xen_store_uuid(struct xs_handle *xs, unsigned domain, uint64_t uuid[2])
 {
 	char text[XEN_TEXT_MAX];
 
@@ -141,7 +141,7 @@ bool xen_store_lives(struct xs_handle *xs, unsigned domain, const uint64_t uuid[
 	uint64_t now[2];
 	char **list;
 
-	if (xs_is_domain_introduced(xs, domain) && read_uuid(xs, domain, now))
+	if (xs_is_domain_introduced(xs, domain) && xen_store_uuid(xs, domain, now))
 		return !memcmp(now, uuid, sizeof(now));
 	/* "No" also is the answer of a xenstore that is not there. */
 	list = xs_directory(xs, XBT_NULL, "/local/domain", &nr);
@@ -154,7 +154,7 @@ static bool is_wanted(struct xs_handle *xs, unsigned domain, const char *wanted,
 	char name[XEN_TEXT_MAX];
 	uint64_t other[2];
 
-	if (!xs_is_domain_introduced(xs, domain) || !read_uuid(xs, domain, uuid))
+	if (!xs_is_domain_introduced(xs, domain) || !xen_store_uuid(xs, domain, uuid))
 		return false;
 	if (!xen_uuid(wanted, other))
 		return !memcmp(other, uuid, sizeof(other));

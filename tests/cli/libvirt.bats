@@ -61,7 +61,7 @@ fails()
 
 @test "attach: what cannot be reached or is not there" {
 	needs_libvirt
-	fails 2 "machines of Xen are not supported yet" attach xen:///system test
+	fails 2 "tmemctl attach xl: DOMAIN" attach xen:///system test
 	fails 2 "allowed is qemu:///system" attach lxc:///system test
 	fails 2 "allowed is qemu:///system" attach nonsense test
 	fails 2 "is another host" attach qemu+ssh://root@127.0.0.1/system test

@@ -11,7 +11,8 @@ CLI_TESTS = \
 	tests/cli/service.bats \
 	tests/cli/stream.bats \
 	tests/cli/tmemctl.bats \
-	tests/cli/usage.bats
+	tests/cli/usage.bats \
+	tests/cli/xen.bats
 TESTS += $(CLI_TESTS)
 check_PROGRAMS += tests/cli/diskfill
 tests_cli_diskfill_SOURCES = tests/cli/diskfill.c

@@ -162,4 +162,12 @@ setup_disk()
 		run "${srcdir:-.}/tools/stream/$script" save
 		[ "$status" -eq 2 ]
 	done
+	run "${srcdir:-.}/tools/stream/tmem-xl" create
+	[ "$status" -eq 2 ]
+	# Room is held until xl has ended.
+	for option in -c -pc; do
+		run "${srcdir:-.}/tools/stream/tmem-xl" create $option /etc/xen/web.cfg
+		[ "$status" -eq 1 ]
+		says "use xl console"
+	done
 }

@@ -26,7 +26,7 @@ load lib
 }
 
 @test "tmemctl: each command has its help" {
-	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth doctor version \
+	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth domain doctor version \
 		"disk create" "disk list" "disk resize" "disk remove" attach detach; do
 		run "$TMEMCTL" $command --help
 		[ "$status" -eq 0 ]
@@ -77,6 +77,14 @@ wrong()
 	wrong "0 to 3600" reclaim 1M --timeout never
 	wrong "0 to 3600" reclaim 1M --timeout -1
 	wrong "argument is missing" shared-auth vm1
+	wrong "too many" domain 1 2
+	wrong "is for xl:" attach qemu:///system vm1 --timeout 3
+	wrong "for machines of libvirt" attach xl: web --nbd
+	wrong "for machines of libvirt" attach xl: web --size 1G
+	wrong "for machines of libvirt" attach xl: web --name other
+	wrong "for machines of libvirt" detach xl: web --live
+	wrong "does not have" detach xl: web --print
+	wrong "0 to 3600" attach xl: web --timeout soon
 	wrong "allow or deny" shared-auth vm1 01234567-89ab-cdef-0123-456789abcdef yes
 }
 

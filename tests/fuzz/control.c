@@ -215,6 +215,35 @@ static int restore_discard(void *arg, const char *name)
 	return strcmp(name, "a") ? -ENOENT : 0;
 }
 
+/* One domain, which does what is wished at once but for giving its device back. */
+static struct control_domain domain = {"a", "web", 7, {1, 2}, CONTROL_DEVICE_LEFT};
+
+static unsigned list_domains(void *arg, struct control_domain *list, unsigned room)
+{
+	(void)arg;
+	if (room)
+		list[0] = domain;
+	return room ? 1 : 0;
+}
+
+static int domain_find(void *arg, const char *text, struct control_domain *found, char *err,
+		       size_t errlen)
+{
+	(void)arg;
+	*found = domain;
+	if (!strcmp(text, "web") || !strcmp(text, "7"))
+		return 0;
+	snprintf(err, errlen, "there is no domain \"%s\"", text);
+	return strcmp(text, "9") ? -ENOENT : -ENODEV;
+}
+
+static void domain_wish(void *arg, const char *client, enum control_wish wish)
+{
+	(void)arg;
+	(void)client;
+	domain.device = wish == CONTROL_WISH_TAKE ? CONTROL_DEVICE_LEAVING : CONTROL_DEVICE_OFFERED;
+}
+
 static void open_store(void)
 {
 	struct store_config config = {.arena_path = scratch_path("arena"),
@@ -263,9 +292,21 @@ static void settle(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const struct control_ops ops = {channel,		refresh,     disk, disk_create,
-					       disk_resize,	disk_remove, save, restore,
-					       restore_discard, exposure};
+	static const struct control_ops ops = {
+		.channel = channel,
+		.refresh = refresh,
+		.disk = disk,
+		.disk_create = disk_create,
+		.disk_resize = disk_resize,
+		.disk_remove = disk_remove,
+		.save = save,
+		.restore = restore,
+		.restore_discard = restore_discard,
+		.domains = list_domains,
+		.domain_find = domain_find,
+		.domain_wish = domain_wish,
+		.exposure = exposure,
+	};
 	static const struct store_limits none;
 	struct config config = {.control_mode = 0600, .control_gid = (uint32_t)-1};
 	char err[256];

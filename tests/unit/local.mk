@@ -7,6 +7,7 @@ tests_unit_noalloc_test_LDADD = $(STORE_TEST_LIBS)
 
 if HAVE_CUNIT
 UNIT_TESTS = tests/unit/alloc_test tests/unit/arena_test tests/unit/away_test tests/unit/background_test \
+	tests/unit/balloon_rules_test \
 	tests/unit/base_test tests/unit/cgroup_test tests/unit/client_test \
 	tests/unit/codec_test tests/unit/config_test tests/unit/index_test tests/unit/lend_test \
 	tests/unit/pages_test tests/unit/parked_test tests/unit/pool_test tests/unit/rebuild_test tests/unit/relay_test \
@@ -28,6 +29,10 @@ HOLDERS_TIER = tests/lib/holders.c tests/lib/holders.h
 tests_unit_away_test_SOURCES = tests/unit/away_test.c tests/unit/unit.h tests/unit/with_store.h $(HOLDERS_TIER)
 tests_unit_away_test_CPPFLAGS = $(UNIT_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_unit_away_test_LDADD = $(UNIT_LIBS)
+tests_unit_balloon_rules_test_SOURCES = tests/unit/balloon_rules_test.c tests/unit/unit.h \
+	tools/xen/balloon.h tools/xen/balloon_rules.c
+tests_unit_balloon_rules_test_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_balloon_rules_test_LDADD = $(CUNIT_LIBS)
 tests_unit_base_test_SOURCES = tests/unit/base_test.c tests/unit/unit.h
 tests_unit_base_test_CPPFLAGS = $(UNIT_CPPFLAGS)
 tests_unit_base_test_LDADD = $(UNIT_LIBS)

@@ -4,7 +4,8 @@ EXTRA_DIST += \
 	tests/xen/dom0/block tests/xen/dom0/init tests/xen/dom0/lib.sh tests/xen/programs/xs.c \
 	tests/xen/cases/attach.sh tests/xen/cases/destroy.sh tests/xen/cases/frontswap.sh \
 	tests/xen/cases/hostile.sh tests/xen/cases/restart.sh \
-	tests/xen/cases/save.sh tests/xen/cases/selftest.sh tests/xen/cases/smoke.sh
+	tests/xen/cases/save.sh tests/xen/cases/selftest.sh tests/xen/cases/smoke.sh \
+	tests/xen/cases/xl.sh
 
 check-xen: tmemd tmemctl
 	vm_build=$(abs_builddir) $(srcdir)/tests/xen/run.sh $(XEN_CASES)

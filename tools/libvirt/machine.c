@@ -39,8 +39,8 @@ static int check_uri(const char *uri, char why[DOMAIN_WHY_MAX])
 
 	if (!strncmp(uri, "xen", 3)) {
 		snprintf(why, DOMAIN_WHY_MAX,
-			 "%s: machines of Xen are not supported yet, only those of QEMU "
-			 "(qemu:///system)",
+			 "%s: for domains of Xen it is tmemctl attach xl: DOMAIN, by name or UUID; "
+			 "their XML stays as it is",
 			 uri);
 		return CTL_USAGE;
 	}

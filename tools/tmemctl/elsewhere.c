@@ -2,7 +2,7 @@
 /*
  * Commands about virtual machines of libvirt are another program's: tmemctl-libvirt, built from the
  * same sources. tmemctl itself stays free of libvirt and of libxml2, so that it can be copied into
- * guests and needs nothing on hosts without libvirt.
+ * guests and needs nothing on hosts without libvirt. Domains of xl are tmemd's own business.
  */
 #include "config.h"
 
@@ -26,12 +26,25 @@ static int elsewhere(const struct ctl *ctl)
 	return CTL_UNREACHED;
 }
 
+static bool is_xl(const struct ctl *ctl)
+{
+	return !strcmp(ctl->argv[0], "xl:");
+}
+
 int run_attach(const struct ctl *ctl)
 {
+	if (is_xl(ctl))
+		return xl_attach(ctl);
+	if (ctl->timeout >= 0)
+		return usage_error("--timeout is for xl:", ctl->argv[0]);
 	return elsewhere(ctl);
 }
 
 int run_detach(const struct ctl *ctl)
 {
+	if (is_xl(ctl))
+		return xl_detach(ctl);
+	if (ctl->timeout >= 0)
+		return usage_error("--timeout is for xl:", ctl->argv[0]);
 	return elsewhere(ctl);
 }

@@ -15,7 +15,8 @@ TMEMCTL_SOURCES = \
 	tools/tmemctl/print.c \
 	tools/tmemctl/stream.c \
 	tools/tmemctl/tmemctl.c \
-	tools/tmemctl/tmemctl.h
+	tools/tmemctl/tmemctl.h \
+	tools/tmemctl/xl.c
 tmemctl_SOURCES = $(TMEMCTL_SOURCES) tools/tmemctl/elsewhere.c
 tmemctl_CPPFLAGS = -I$(top_srcdir) -I$(top_builddir) $(JANSSON_CFLAGS) \
 	-DTMEM_LIBEXECDIR='"$(pkglibexecdir)"'

@@ -293,6 +293,11 @@ static const struct command commands[] = {
 	 "more than a note. With --guest: in this guest, where no service is asked. --root: read\n"
 	 "/proc and /sys below that directory, e.g. copies of another machine's.\n",
 	 0, 0, "jgr", run_doctor},
+	{"domain", "[DOMAIN]",
+	 "Domains of Xen: their clients and devices. With DOMAIN, a number, name or UUID: the "
+	 "name\n"
+	 "of its client.\n",
+	 0, 1, "j", run_domain},
 	{"version", "", "Versions of the service and its protocols.\n", 0, 0, "j", run_version},
 	{"disk create",
 	 "NAME --size SIZE [--queues N] [--socket PATH] [--owner USER] [--group GROUP]\n"
@@ -337,7 +342,8 @@ static const struct command commands[] = {
 	 "URI VM [--name NAME] [--config] [--live] [--force] [--print] [--required]\n"
 	 "      [--size SIZE] [--queues N] [--socket PATH] [--owner USER] [--group GROUP]\n"
 	 "      [--mode MODE] [--minimum SIZE] [--maximum SIZE] [--weight N] [--overcommit]\n"
-	 "      | --nbd [--socket PATH] | --ring",
+	 "      | --nbd [--socket PATH] | --ring\n"
+	 "         xl: DOMAIN [--timeout SECONDS | --print [--name CLIENT]]",
 	 "Gives a virtual machine of libvirt (URI: qemu:///system), named by name or UUID, a disk\n"
 	 "to swap on, and makes the disk when it is not there: NAME, by default tmem-VM. --nbd: a\n"
 	 "disk served by tmem-nbd@NAME.service, for a machine whose memory is not shared. --ring:\n"
@@ -348,15 +354,23 @@ static const struct command commands[] = {
 	 "and prints the XML. --required: the machine must not start without (see the hook).\n"
 	 "--force: also to a running machine whose libvirt would not connect its disk again. "
 	 "Attaching\n"
-	 "twice changes nothing.\n",
-	 2, 2, "jfDovpq", run_attach},
+	 "twice changes nothing.\n"
+	 "xl: a domain of Xen (number, name or UUID) whose client the configuration has gets its\n"
+	 "device, also after it was taken away, and it is waited for (10 seconds): see xl create "
+	 "-p.\n"
+	 "--print: the section that the configuration needs.\n",
+	 2, 2, "jfDovpqt", run_attach},
 	{"detach",
 	 "URI VM [--name NAME] [--nbd | --ring] [--config] [--live] [--force]\n"
-	 "      [--remove-disk]",
+	 "      [--remove-disk]\n"
+	 "         xl: DOMAIN [--timeout SECONDS]",
 	 "Takes out what `attach` put in; do swapoff in the guest first. A disk that still holds\n"
 	 "something is only unplugged from a running machine with --force: `blkdiscard` in the\n"
-	 "guest empties it. --remove-disk removes the disk from tmemd, too.\n",
-	 2, 2, "jfvm", run_detach},
+	 "guest empties it. --remove-disk removes the disk from tmemd, too.\n"
+	 "xl: takes the device away from a domain until it is attached again, or created anew, or "
+	 "the\n"
+	 "configuration is reloaded. A guest with pages keeps it: do swapoff in it first.\n",
+	 2, 2, "jfvmt", run_detach},
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -28,7 +28,7 @@ struct ctl {
 	const char *socket;
 	bool json;			   /* print the result as it came */
 	bool all;			   /* --all */
-	double timeout;			   /* seconds, of reclaim; < 0: the service's default */
+	double timeout;			   /* seconds; < 0: the service's default */
 	bool guest;			   /* --guest */
 	const char *root;		   /* --root: where /proc and /sys are, or NULL */
 	bool overcommit;		   /* --overcommit */
@@ -104,6 +104,11 @@ int run_restore(const struct ctl *ctl);
  */
 int run_attach(const struct ctl *ctl);
 int run_detach(const struct ctl *ctl);
+
+/* Domains of Xen: xl.c. */
+int run_domain(const struct ctl *ctl);
+int xl_attach(const struct ctl *ctl);
+int xl_detach(const struct ctl *ctl);
 
 /* What is wrong or wasteful on this host, or in this guest: doctor.c. */
 int run_doctor(const struct ctl *ctl);

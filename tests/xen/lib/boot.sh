@@ -88,13 +88,23 @@ dom0_image()
 	cp "$xen_src/dom0/lib.sh" "$root/lib.sh"
 	inner_tmemd > "$root/inner.sh"
 	cp "$xen_src"/cases/*.sh "$root/cases/"
-	install -m 755 "$xen_src/../../tools/stream/tmem-xl" "$root/bin/"
+	install -m 755 "$xen_src/../../tools/stream/tmem-xl" "$xen_src/../../tools/xen/xl-tmem" "$root/bin/"
 	printf '%s\n' "$@" > "$root/cases.list"
 	printf '%s\n' "limit=$case_limit" "kills=$kills" "seed=$seed" > "$root/settings"
 	# Not compressed: unpacking takes longer than loading.
 	(cd "$root" && find . | cpio -o -H newc --quiet) > "$vm_work/dom0.img" || return 1
 	rm -rf "$root"
-	inner_programs "$vm_work/dom0.img" "$TMEMD" "$TMEMCTL" /usr/bin/setpriv
+	inner_programs "$vm_work/dom0.img" "$TMEMD" "$TMEMCTL" /usr/bin/setpriv $(balloon_programs)
+}
+
+# A tmemd without libxenctrl has no tmem-balloon; the case memory says so.
+balloon_programs()
+{
+	local program
+
+	for program in "$vm_build/tmem-balloon" "$vm_build/tests/xen/fill"; do
+		[ ! -x "$program" ] || printf '%s\n' "$program"
+	done
 }
 
 stamped()
@@ -116,7 +126,7 @@ xen_boot()
 	qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-smap,-avx,-avx2,-xsave -smp 2 -m 3G \
 		-nographic -no-reboot -nodefaults -vga none -net none -serial stdio -serial "file:$vm_work/said" \
 		-kernel "$(xen_hypervisor)" -append "console=com1 com1=115200,8n1 loglvl=info \
-		guest_loglvl=info dom0_mem=1G,max:1G dom0_max_vcpus=1 noreboot=0" \
+		guest_loglvl=info dom0_mem=1G,max:1536M dom0_max_vcpus=1 noreboot=0" \
 		-initrd "$(kernel_elf dom0) console=hvc0 loglevel=4 panic=-1,$vm_work/dom0.img" \
 		< /dev/null > >(stamped > "$vm_work/console.log") 2>&1 &
 	xen_pid=$!
