@@ -32,6 +32,12 @@ int main(void)
 	list("Of each client", "Prometheus: with the label\n.Ql client .", "tmemd_client_",
 	     client_counter_info, CLIENT_COUNTER_NR);
 	list("Of the service", "One of each.", "tmemd_", store_counter_info, STORE_COUNTER_NR);
+	list("Of each peer that lends to this host",
+	     "Prometheus: with the label\n.Ql peer .\n.Ic tmemctl peer stat\nshows them.",
+	     "tmemd_peer_", peer_counter_info, PEER_COUNTER_NR);
+	list("Of what this host lends",
+	     "There when\n.Cm lend\nis configured.\n.Ic tmemctl peer stat\nshows them.",
+	     "tmemd_lender_", lender_counter_info, LENDER_COUNTER_NR);
 	printf(".Sh SEE ALSO\n.Xr tmemctl 1 ,\n.Xr tmemd.conf 5 ,\n.Xr tmemd 8\n");
 	return 0;
 }
