@@ -107,6 +107,21 @@ unsigned holders_with(const struct holders_memory *memory, uint64_t blob)
 	return n;
 }
 
+void holders_recount(struct holders_memory *memory)
+{
+	for (unsigned h = 1; h <= HOLDERS; h++) {
+		struct holder *holder = &memory->holder[h];
+		uint64_t n = 0;
+
+		for (uint32_t i = 0; i < HOLDER_BLOBS; i++) {
+			uint64_t number = atomic_load(&holder->held[i].number);
+
+			n += number && number != HOLE;
+		}
+		atomic_store(&holder->blobs, n);
+	}
+}
+
 uint64_t holders_blobs(const struct holders_memory *memory)
 {
 	uint64_t n = 0;

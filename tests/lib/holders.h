@@ -82,6 +82,8 @@ bool holders_idle(struct holders *holders);
 
 /* How many of the holders have the blob. */
 unsigned holders_with(const struct holders_memory *memory, uint64_t blob);
+/* Counts anew, after the process that worked on the memory was killed. */
+void holders_recount(struct holders_memory *memory);
 uint64_t holders_blobs(const struct holders_memory *memory);
 /* Drops everything one holder has. */
 void holder_loses_all(struct holders_memory *memory, unsigned holder);

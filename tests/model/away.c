@@ -419,6 +419,7 @@ static void settle_books(void)
 static void check(void)
 {
 	store = NULL;
+	holders_recount(memory);
 	all_well();
 	open_store();
 	for (uint32_t h = 0; h < HANDLES; h++) {
