@@ -4,7 +4,6 @@ FUZZ_WORLD = tests/fuzz/audit.c tests/fuzz/audit.h tests/fuzz/loads.h \
 	tests/fuzz/world.c tests/fuzz/world.h $(FUZZ_LOADS)
 FUZZ_TARGETS = tests/fuzz/arena tests/fuzz/config tests/fuzz/control tests/fuzz/handshake \
 	tests/fuzz/restore tests/fuzz/ring tests/fuzz/vhost
-FUZZ_TARGETS += tests/fuzz/members
 check_PROGRAMS += $(FUZZ_TARGETS)
 if FUZZERS
 FUZZ_MAIN =
@@ -18,6 +17,7 @@ LIBFUZZER =
 TESTS += $(FUZZ_TARGETS)
 endif
 
+FUZZ_TARGETS += tests/fuzz/members
 FUZZ_WORLD_LIBS = libfront.a libvhost.a $(STORE_TEST_LIBS) $(SYSTEMD_LIBS) $(XEN_LIBS)
 
 tests_fuzz_arena_SOURCES = tests/fuzz/arena.c tests/fuzz/audit.c tests/fuzz/audit.h \
@@ -37,14 +37,14 @@ tests_fuzz_control_CPPFLAGS = $(AM_CPPFLAGS) $(EVENT_CFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_control_LDADD = libcontrol.a $(STORE_TEST_LIBS) $(EVENT_LIBS) $(JANSSON_LIBS) \
 	$(INIH_LIBS) $(SYSTEMD_LIBS) $(SECCOMP_LIBS)
 
-tests_fuzz_handshake_SOURCES = tests/fuzz/handshake.c tests/fuzz/fuzz.h $(FUZZ_WORLD) $(FUZZ_MAIN)
-tests_fuzz_handshake_LDFLAGS = $(LIBFUZZER)
-tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
-
 tests_fuzz_members_SOURCES = tests/fuzz/members.c tests/fuzz/fuzz.h $(FUZZ_MAIN)
 tests_fuzz_members_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_members_CPPFLAGS = $(AM_CPPFLAGS) $(GNUTLS_CFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_members_LDADD = $(MEMBERS_LIBS)
+
+tests_fuzz_handshake_SOURCES = tests/fuzz/handshake.c tests/fuzz/fuzz.h $(FUZZ_WORLD) $(FUZZ_MAIN)
+tests_fuzz_handshake_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_handshake_LDADD = $(FUZZ_WORLD_LIBS)
 
 tests_fuzz_restore_SOURCES = tests/fuzz/restore.c tests/fuzz/audit.c tests/fuzz/audit.h \
 	tests/fuzz/fuzz.h $(FUZZ_MAIN)
