@@ -372,6 +372,7 @@ static void case_lease_lost(void)
 	CHECK(!etcdctl(&s, "lease list") && !system("test $(grep -c '^[0-9a-f]*$' \"$LOG\") -ge 3"),
 	      "three leases");
 	CHECK(!etcdctl(&s, "del --prefix /tmemd/hosts/"), "del");
+	sleep(1);
 	WAIT(number(&h[0]) == 2 && number(&h[1]) == 2 && number(&h[2]) == 2, SOON_S);
 	CHECK(!etcdctl(&s, "lease list"), "lease list");
 	for (unsigned i = 0; i < 3; i++)
@@ -595,6 +596,7 @@ static const char *const garbage[][2] = {
 	{"array", "'[1,2]'"},
 	{"empty", "''"},
 	{"name-of-a", VALUE("a", "192.0.2.9:1", "1", "\"1\"")},
+	{"name-of-nobody", VALUE("nobody", "192.0.2.9:1", "1", "\"1\"")},
 	{"no-port", VALUE("no-port", "192.0.2.9", "1", "\"1\"")},
 	{"port-0", VALUE("port-0", "192.0.2.9:0", "1", "\"1\"")},
 	{"negative", VALUE("negative", "192.0.2.9:1", "-1", "\"1\"")},
@@ -608,8 +610,8 @@ static const char *const garbage[][2] = {
 	{"-dash", VALUE("-dash", "192.0.2.9:1", "1", "\"1\"")},
 	{"''", VALUE("", "192.0.2.9:1", "1", "\"1\"")},
 	{"$(printf 'x%.0s' $(seq 64))", VALUE("x", "192.0.2.9:1", "1", "\"1\"")},
-	{"long", "$(printf '{\"name\":\"long\",\"address\":\"192.0.2.9:1\",\"spare\":1,"
-		 "\"epoch\":\"1\",\"x\":\"%2000s\"}' '')"},
+	{"long", "\"$(printf '{\"name\":\"long\",\"address\":\"192.0.2.9:1\",\"spare\":1,"
+		 "\"epoch\":\"1\",\"x\":\"%2000s\"}' '')\""},
 };
 
 /* It writes a line for the terminal; what etcd has is a control character. */
@@ -650,6 +652,7 @@ static void case_garbage(void)
 	CHECK(!etcdctl(&s, "put /tmemd/hosts/a nonsense"), "put");
 	CHECK(!etcdctl(&s, "put /tmemd/hosts/b %s", VALUE("b", "192.0.2.9:1", "1", "\"1\"")),
 	      "put");
+	sleep(1); /* all have seen it */
 	WAIT(find(&h[2], "b", &m) && !strcmp(m.address, "192.0.2.1:4002"), SOON_S);
 	WAIT(sees(&h[1], "a") && sees(&h[2], "a"), SOON_S);
 	close_three(h);
@@ -705,6 +708,7 @@ static void case_many(void)
 
 	etcd_start(&s, "etcd", false);
 	three(h, &s);
+	sleep(TTL_S + 1); /* who is missing is gone at once now */
 	/* The names of the many are before those of a, b and c: who is known stays. */
 	for (unsigned i = 0; i < 300; i += 100)
 		put_many(&s, i, i + 100);
