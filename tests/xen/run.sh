@@ -125,7 +125,7 @@ boot()
 	left=("${left[@]:1}")
 }
 
-[ $# -gt 0 ] || set -- smoke attach frontswap selftest destroy restart save hostile xl
+[ $# -gt 0 ] || set -- smoke attach frontswap selftest destroy restart save hostile xl memory
 for name; do
 	[ -f "$here/cases/$name.sh" ] || { vm_say "no case '$name'"; exit 2; }
 done
