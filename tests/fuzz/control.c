@@ -290,6 +290,43 @@ static void settle(void)
 	}
 }
 
+/* Two peers, which say something else each time. */
+static bool peer(void *arg, unsigned i, struct control_peer *info)
+{
+	static uint64_t calls;
+
+	(void)arg;
+	if (i >= 2)
+		return false;
+	*info = (struct control_peer){.name = "peer",
+				      .host = "192.0.2.1",
+				      .port = 8636,
+				      .state = "down",
+				      .why = "it does not answer"};
+	info->up = ++calls & 1;
+	info->spare_bytes = info->counters[0] = info->get_latency[calls % 24] = calls;
+	return true;
+}
+
+static bool lending(void *arg, struct control_lending *info)
+{
+	(void)arg;
+	*info = (struct control_lending){.name = "host", .port = 8636, .lend_bytes = 1 << 20};
+	return true;
+}
+
+static int peer_change(void *arg, enum control_peer_change change, const char *name,
+		       uint32_t deadline_ms, char *err, size_t errlen)
+{
+	(void)arg;
+	(void)deadline_ms;
+	MUST(name, "a change of nobody");
+	if (!strcmp(name, "peer"))
+		return 0;
+	snprintf(err, errlen, "%d: nobody is called so", (int)change);
+	return -ENOENT;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const struct control_ops ops = {
@@ -306,6 +343,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		.domain_find = domain_find,
 		.domain_wish = domain_wish,
 		.exposure = exposure,
+		.peer = peer,
+		.lending = lending,
+		.peer_change = peer_change,
 	};
 	static const struct store_limits none;
 	struct config config = {.control_mode = 0600, .control_gid = (uint32_t)-1};

@@ -550,12 +550,16 @@ static void *come_and_go(void *arg)
 	struct vu *vu;
 
 	while (!atomic_load(&visitors->stop)) {
-		if (vu_open(&vu, service_socket("d1"), &visitors->options)) {
-			visitors->failed++;
-			player_nap_ms(5);
-		} else {
+		int r = vu_open(&vu, service_socket("d1"), &visitors->options);
+
+		if (!r) {
 			vu_close(vu);
+			continue;
 		}
+		/* Nobody listens while the service is away, or takes up the first word: no set-up.
+		 */
+		visitors->failed += r != -ECONNREFUSED && r != -ENOENT && r != -EBUSY;
+		player_nap_ms(5);
 	}
 	return NULL;
 }
