@@ -56,7 +56,10 @@ struct store_config {
  */
 int store_open(struct store **store, const struct store_config *config, char *err, size_t errlen);
 
-/* Stops the worker and unmaps. The arena keeps everything. No other call may be under way. */
+/*
+ * Stops the worker and unmaps. The arena keeps everything. No other call may be under way: a tier
+ * was taken away, and its threads have ended.
+ */
 void store_close(struct store *store);
 
 /*
