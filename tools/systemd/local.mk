@@ -7,7 +7,7 @@ dist_tmpfiles_DATA = tools/systemd/tmpfiles.d/tmemd.conf
 dist_completions_DATA = tools/completions/tmemctl
 dist_systemdsystemunit_DATA = tools/systemd/run-tmemd.mount
 nodist_systemdsystemunit_DATA = tmemd.service
-dist_pkgdata_DATA += tools/systemd/peers.conf
+dist_pkgdata_DATA = tools/systemd/peers.conf
 EXTRA_DIST += tools/systemd/tmemd.service.in tools/systemd/tmemd.conf
 CLEANFILES += tmemd.service
 

@@ -19,7 +19,7 @@ tmem_balloon_LDADD = $(JANSSON_LIBS) $(INIH_LIBS) $(XENCONTROL_LIBS)
 # Not enabled by itself: its configuration is the operator's to write.
 nodist_systemdsystemunit_DATA += tmem-balloon.service
 endif
-dist_pkgdata_DATA = tools/xen/balloon.conf
+dist_pkgdata_DATA += tools/xen/balloon.conf
 EXTRA_DIST += tools/xen/tmem-balloon.service.in
 CLEANFILES += tmem-balloon.service
 
