@@ -65,8 +65,14 @@ has_front()
 
 build_images()
 {
-	vm_programs && "${CC:-gcc}" -std=gnu11 -O2 -Wall -Wextra -static -o "$vm_work/bin/xs" \
-		"$here/programs/xs.c" && kernel_elf dom0 > /dev/null && domu_images
+	local source
+
+	vm_programs || return 1
+	for source in "$here"/programs/*.c; do
+		"${CC:-gcc}" -std=gnu11 -O2 -Wall -Wextra -static -I "$here/../../proto" -o \
+			"$vm_work/bin/$(basename "$source" .c)" "$source" || return 1
+	done
+	kernel_elf dom0 > /dev/null && domu_images
 }
 
 # Takes the complete lines that dom0 has said since the last call. Sets: current (the case that
@@ -125,7 +131,7 @@ boot()
 	left=("${left[@]:1}")
 }
 
-[ $# -gt 0 ] || set -- smoke attach frontswap selftest destroy restart save hostile xl memory
+[ $# -gt 0 ] || set -- smoke attach frontswap selftest destroy restart save hostile liar xl memory
 for name; do
 	[ -f "$here/cases/$name.sh" ] || { vm_say "no case '$name'"; exit 2; }
 done

@@ -32,7 +32,7 @@ domu_images()
 
 	for kernel in "${!domu_flavour[@]}"; do
 		domu_module "${domu_flavour[$kernel]}" || return 1
-		GUEST_MODULES=xen-blkfront guest_image "${domu_flavour[$kernel]}" \
+		GUEST_MODULES='xen-blkfront xen-gntalloc xen-evtchn' guest_image "${domu_flavour[$kernel]}" \
 			"$vm_work/$kernel.img.gz" /dev/null || return 1
 		gzip -dc "$vm_work/$kernel.img.gz" > "$vm_work/$kernel.img" || return 1
 	done
