@@ -442,11 +442,33 @@ static bool needed(const struct config *config)
 	return config->nr_peers || config->peers.lend;
 }
 
+static int count_away(struct store_client *client, void *arg)
+{
+	uint64_t *pages = arg;
+
+	*pages += counter_get(&store_client_counters(client)[CLIENT_PAGES_AWAY]);
+	return 0;
+}
+
+/* Somebody took the peers out of the configuration, and pages are there. */
+static void say_away(struct tmemd *t)
+{
+	uint64_t pages = 0;
+
+	store_client_each(t->store, count_away, &pages);
+	if (pages && !t->config->nr_peers)
+		log_msg(LOG_ERROR,
+			"%" PRIu64 " pages are at peers, and the configuration names none: guests "
+			"that need them wait; give [peer NAME] again and restart",
+			pages);
+}
+
 int peering_start(struct tmemd *t, char *err, size_t errlen)
 {
 	struct peering *p;
 	int r;
 
+	say_away(t);
 	if (!needed(t->config))
 		return 0;
 	p = calloc(1, sizeof(*p));

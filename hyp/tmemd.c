@@ -253,9 +253,10 @@ static int open_all(struct tmemd *t, struct event_base *base)
 		say_store_help(t->config, r);
 		return r == -ENOMEM ? EXIT_FAILURE : EXIT_OPERATOR;
 	}
-	r = peering_start(t, err, sizeof(err));
-	if (!r)
-		r = open_front(t, err, sizeof(err));
+	/* Without peers the pages that are here are served, and those that are away wait. */
+	if (peering_start(t, err, sizeof(err)))
+		log_msg(LOG_ERROR, "nothing is borrowed or lent: %s", err);
+	r = open_front(t, err, sizeof(err));
 	if (!r)
 		r = clients_start(t, err, sizeof(err));
 	if (!r)

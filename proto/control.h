@@ -141,9 +141,10 @@
 #define TMEM_KEY_SOCKET "socket"
 #define TMEM_KEY_PAGES_EPHEMERAL "pages_ephemeral"
 #define TMEM_KEY_PAGES_PERSISTENT "pages_persistent"
+#define TMEM_KEY_PAGES_AWAY "pages_away" /* of the persistent ones: at peers */
 #define TMEM_KEY_LOGICAL_BYTES "logical_bytes"
 #define TMEM_KEY_PHYSICAL_BYTES "physical_bytes"
-#define TMEM_KEY_RATIO "ratio"	   /* logical by physical bytes, or null when nothing is held */
+#define TMEM_KEY_RATIO "ratio"	   /* logical by physical bytes of what is here, or null */
 #define TMEM_KEY_REFUSED "refused" /* puts refused, for whatever reason */
 #define TMEM_KEY_MINIMUM_BYTES "minimum_bytes" /* physical */
 #define TMEM_KEY_MAXIMUM_BYTES "maximum_bytes" /* physical; 0 none */

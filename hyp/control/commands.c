@@ -127,6 +127,8 @@ json_t *client_summary(struct control *control, struct store_client *client)
 	uint64_t ephemeral = count(client, CLIENT_PAGES_EPHEMERAL);
 	uint64_t persistent = count(client, CLIENT_PAGES_PERSISTENT);
 	uint64_t logical = (ephemeral + persistent) * TMEM_PAGE_SIZE;
+	uint64_t away = count(client, CLIENT_PAGES_AWAY);
+	uint64_t here = away * TMEM_PAGE_SIZE < logical ? logical - away * TMEM_PAGE_SIZE : 0;
 	uint64_t physical = count(client, CLIENT_PHYSICAL_BYTES);
 	const char *name = store_client_name(client);
 	struct store_limits limits;
@@ -138,11 +140,12 @@ json_t *client_summary(struct control *control, struct store_client *client)
 	json_object_set_new(o, TMEM_KEY_FROZEN, json_boolean(store_client_frozen(client)));
 	put_int(o, TMEM_KEY_PAGES_EPHEMERAL, ephemeral);
 	put_int(o, TMEM_KEY_PAGES_PERSISTENT, persistent);
+	put_int(o, TMEM_KEY_PAGES_AWAY, away);
 	put_int(o, TMEM_KEY_LOGICAL_BYTES, logical);
 	put_int(o, TMEM_KEY_PHYSICAL_BYTES, physical);
 	json_object_set_new(o, TMEM_KEY_RATIO,
-			    logical && physical ? json_real((double)logical / (double)physical)
-						: json_null());
+			    here && physical ? json_real((double)here / (double)physical)
+					     : json_null());
 	put_int(o, TMEM_KEY_REFUSED,
 		count(client, CLIENT_REFUSED_ROOM) + count(client, CLIENT_REFUSED_MAXIMUM) +
 			count(client, CLIENT_REFUSED_FROZEN));

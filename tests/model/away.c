@@ -3,7 +3,7 @@
  * Random operations on more pages than memory, with holders that are out of reach, full, lying,
  * refusing, leaving, or lose everything; and kill -9 at random times and at each step of a page's
  * way out and back. After each: what was acknowledged is there, what was flushed is not, no number
- * was used twice, and the holders have two copies of what is away and nothing else.
+ * was used twice, and the holders have two copies of what is away and nothing else (case 25).
  *
  * What is promised ends with the last good copy, so the test never takes it: one holder at a time
  * loses what it has or lies, and the next only when the copies have been made again.

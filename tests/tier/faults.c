@@ -2,7 +2,7 @@
 /*
  * Links that go bad, and certificates that are not good. A proxy stands between the owner and the
  * first of three lenders. Every request has one answer within the times that were set, and no blob
- * with two copies is ever missing or wrong.
+ * with two copies is ever missing or wrong (case 27).
  */
 #include "world.h"
 

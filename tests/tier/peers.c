@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * An owner and its lenders over real TLS: what is put comes back, whatever becomes of one of the
- * lenders; every request has exactly one answer.
+ * lenders; every request has exactly one answer; a client's storm leaves the others their window
+ * (case 24).
  */
 #include "world.h"
 

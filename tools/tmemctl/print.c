@@ -67,20 +67,22 @@ static void print_row(const char *name, json_t *client, int width)
 	double logical = number_of(client, TMEM_KEY_LOGICAL_BYTES);
 	double physical = number_of(client, TMEM_KEY_PHYSICAL_BYTES);
 	double maximum = number_of(client, TMEM_KEY_MAXIMUM_BYTES);
+	double away = number_of(client, TMEM_KEY_PAGES_AWAY);
 	double pid = number_of(client, TMEM_KEY_PID);
 	char state[64], l[16], p[16], m[16] = "-", ratio[16], process[16] = "-";
 
 	state_words(client, state, sizeof(state));
 	print_size(logical, l);
 	print_size(physical, p);
-	ratio_text(logical, physical, ratio);
+	ratio_text(logical - 4096 * away, physical, ratio);
 	if (maximum > 0)
 		print_size(maximum, m);
 	if (pid > 0)
 		snprintf(process, sizeof(process), "%.0f", pid);
-	printf("%-*s  %-6s  %-12s  %9.0f  %10.0f  %8s  %8s  %6s  %8s  %8.0f  %7s\n", width, name,
-	       string_of(client, TMEM_KEY_KIND), state, number_of(client, TMEM_KEY_PAGES_EPHEMERAL),
-	       number_of(client, TMEM_KEY_PAGES_PERSISTENT), l, p, ratio, m,
+	printf("%-*s  %-6s  %-12s  %9.0f  %10.0f  %8.0f  %8s  %8s  %6s  %8s  %8.0f  %7s\n", width,
+	       name, string_of(client, TMEM_KEY_KIND), state,
+	       number_of(client, TMEM_KEY_PAGES_EPHEMERAL),
+	       number_of(client, TMEM_KEY_PAGES_PERSISTENT), away, l, p, ratio, m,
 	       number_of(client, TMEM_KEY_REFUSED), process);
 }
 
@@ -117,11 +119,11 @@ void print_list(json_t *result)
 		logical += number_of(client, TMEM_KEY_LOGICAL_BYTES);
 		physical += number_of(client, TMEM_KEY_PHYSICAL_BYTES);
 	}
-	printf("%-*s  %-6s  %-12s  %9s  %10s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "CLIENT",
-	       "KIND", "STATE", "EPHEMERAL", "PERSISTENT", "LOGICAL", "PHYSICAL", "RATIO",
-	       "PHYSICAL", "PUTS", "PID");
-	printf("%-*s  %-6s  %-12s  %9s  %10s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "", "", "",
-	       "PAGES", "PAGES", "BYTES", "BYTES", "", "MAXIMUM", "REFUSED", "");
+	printf("%-*s  %-6s  %-12s  %9s  %10s  %8s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "CLIENT",
+	       "KIND", "STATE", "EPHEMERAL", "PERSISTENT", "OF THESE", "LOGICAL", "PHYSICAL",
+	       "RATIO", "PHYSICAL", "PUTS", "PID");
+	printf("%-*s  %-6s  %-12s  %9s  %10s  %8s  %8s  %8s  %6s  %8s  %8s  %7s\n", width, "", "",
+	       "", "PAGES", "PAGES", "AWAY", "BYTES", "BYTES", "", "MAXIMUM", "REFUSED", "");
 	json_array_foreach(clients, i, client)
 		print_row(string_of(client, TMEM_KEY_NAME), client, width);
 	print_size(logical, l);
@@ -146,7 +148,7 @@ static void print_disk(json_t *disk, int width)
 	print_size(logical, l);
 	print_size(physical, p);
 	print_size(number_of(disk, TMEM_KEY_EXPOSURE_BYTES), most);
-	ratio_text(logical, physical, ratio);
+	ratio_text(logical - 4096 * number_of(disk, TMEM_KEY_PAGES_AWAY), physical, ratio);
 	printf("%-*s  %-12s  %-13s  %8s  %8s  %8s  %8s  %6s  %6.0f  %s%s\n", width,
 	       string_of(disk, TMEM_KEY_NAME), state, string_of(disk, TMEM_KEY_ORIGIN), size, l, p,
 	       most, ratio, number_of(disk, TMEM_KEY_QUEUES), string_of(disk, TMEM_KEY_SOCKET),

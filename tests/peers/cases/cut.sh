@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A link drops everything in silence: gets are answered by the other copy. Both links: they wait, and
-# go on when one is there again.
+# go on when one is there again (case 27).
 . "$(dirname "$0")/../lib.sh"
 
 hosts host1 host2 host3

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A full pool overflows to two peers; every page comes back, flushed and destroyed ones are gone
-# from the peers too, and what stays at the peers is sealed.
+# from the peers too. The hosts start one after the other, and pages of one object go to both
+# (case 26).
 . "$(dirname "$0")/../lib.sh"
 
 hosts host1 host2 host3
