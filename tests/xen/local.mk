@@ -3,7 +3,7 @@ EXTRA_DIST += \
 	tests/xen/README.md tests/xen/run.sh tests/xen/lib/boot.sh tests/xen/lib/fetch.sh \
 	tests/xen/dom0/block tests/xen/dom0/init tests/xen/dom0/lib.sh tests/xen/programs/liar.c tests/xen/programs/xs.c \
 	tests/xen/cases/attach.sh tests/xen/cases/destroy.sh tests/xen/cases/frontswap.sh \
-	tests/xen/cases/hostile.sh tests/xen/cases/liar.sh tests/xen/cases/memory.sh \
+	tests/xen/cases/events.sh tests/xen/cases/hostile.sh tests/xen/cases/liar.sh tests/xen/cases/memory.sh \
 	tests/xen/cases/restart.sh \
 	tests/xen/cases/save.sh tests/xen/cases/selftest.sh tests/xen/cases/smoke.sh \
 	tests/xen/cases/xl.sh
