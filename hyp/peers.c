@@ -151,6 +151,22 @@ static bool take_file(struct peering *p, json_t *file)
 	return true;
 }
 
+static int add_away(struct store_client *client, void *arg)
+{
+	uint64_t *pages = arg;
+
+	*pages += counter_get(&store_client_counters(client)[CLIENT_PAGES_AWAY]);
+	return 0;
+}
+
+static uint64_t pages_away(struct store *store)
+{
+	uint64_t pages = 0;
+
+	store_client_each(store, add_away, &pages);
+	return pages;
+}
+
 /* A new arena is a later life of the same host. */
 static void begin_life(struct peering *p)
 {
@@ -182,7 +198,11 @@ static void name_self(struct peering *p)
 	memcpy(p->self.uuid, uuid.digest, PEER_UUID);
 }
 
-static void load(struct peering *p, const struct config *config)
+/*
+ * A new life frees, at the peers, what the former one left there. So there is none while this arena
+ * has pages there, whatever became of the file.
+ */
+static int load(struct peering *p, const struct config *config, char *err, size_t errlen)
 {
 	struct store_info info;
 	json_t *file;
@@ -195,8 +215,15 @@ static void load(struct peering *p, const struct config *config)
 	file = json_load_file(p->path, 0, NULL);
 	good = file && take_file(p, file);
 	json_decref(file);
+	if (!good && pages_away(p->store))
+		return fail(-EBADMSG, err, errlen,
+			    "%s is missing or damaged, and %" PRIu64
+			    " pages are at peers, which cannot be found without it: guests that "
+			    "need them wait",
+			    p->path, pages_away(p->store));
 	if (!good)
 		begin_life(p);
+	return 0;
 }
 
 /* ---- Lending -------------------------------------------------------------------------------- */
@@ -432,7 +459,8 @@ static void dispose(struct peering *p)
 		store_set_tier(p->store, NULL);
 		peers_close(p->peers);
 	}
-	lender_close(p->lender);
+	if (p->lender)
+		lender_close(p->lender);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }
@@ -442,20 +470,11 @@ static bool needed(const struct config *config)
 	return config->nr_peers || config->peers.lend;
 }
 
-static int count_away(struct store_client *client, void *arg)
-{
-	uint64_t *pages = arg;
-
-	*pages += counter_get(&store_client_counters(client)[CLIENT_PAGES_AWAY]);
-	return 0;
-}
-
 /* Somebody took the peers out of the configuration, and pages are there. */
 static void say_away(struct tmemd *t)
 {
-	uint64_t pages = 0;
+	uint64_t pages = pages_away(t->store);
 
-	store_client_each(t->store, count_away, &pages);
 	if (pages && !t->config->nr_peers)
 		log_msg(LOG_ERROR,
 			"%" PRIu64 " pages are at peers, and the configuration names none: guests "
@@ -478,8 +497,9 @@ int peering_start(struct tmemd *t, char *err, size_t errlen)
 	p->self.name = p->name;
 	snprintf(p->name, sizeof(p->name), "%s", t->config->peers.name);
 	pthread_mutex_init(&p->lock, NULL);
-	load(p, t->config);
-	r = set_lend(p, t->config->peers.lend, err, errlen);
+	r = load(p, t->config, err, errlen);
+	if (!r)
+		r = set_lend(p, t->config->peers.lend, err, errlen);
 	if (!r && t->config->peers.lend)
 		r = open_lender(p, t->config, err, errlen);
 	if (!r && t->config->nr_peers)

@@ -190,6 +190,7 @@ stop()
 {
 	kill "$(pid_of "$1")"
 	until_true 20 ended "$1"
+	wait "$(pid_of "$1")" || die "$1 ended with $?"
 }
 
 kill_host()

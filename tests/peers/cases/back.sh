@@ -20,6 +20,18 @@ sleep 15
 mend host1
 until_true 30 all_up host1
 ask get 0 16000
+# Without its file the service does not begin a new life, which would free what is there.
+kill_host host1
+mv "$work/host1/run/arena.peers" "$work/peers"
+start host1
+grep -q 'arena.peers is missing or damaged' "$work/host1/log" || die 'nothing is said of the file'
+kill_host host1
+echo '{"arena": 1' > "$work/host1/run/arena.peers"
+start host1
+kill_host host1
+mv "$work/peers" "$work/host1/run/arena.peers"
+start host1
+ask get 0 16000
 kill_host host1
 exec 7>&- 8<&-
 rm -f "$work/host1/run/arena"*

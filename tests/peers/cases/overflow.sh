@@ -31,3 +31,5 @@ ask put 0 12000
 ask destroy
 comes_back 30
 ctl host1 peer stat
+stop host1
+stop host2
