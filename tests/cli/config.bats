@@ -75,6 +75,22 @@ refused()
 		[disk swap2]
 		size = 16T
 		overcommit = yes
+		[peers]
+		name = host1
+		address = ::1
+		port = 1
+		lend = 512M
+		copies = 1
+		allow = host2, rack7-*
+		allow = host3
+		tls = $DIR/tls
+		ca = $DIR/ca
+		psk = $DIR/psk
+		[peer host2]
+		host = 192.0.2.2
+		[peer vm1]
+		host = vm1.example.org
+		port = 65535
 	END
 	check
 	echo "$output"
@@ -173,6 +189,22 @@ refused()
 	printf '[pool]\npool_max = 64M\n[disk b]\nsize = 32M\n[disk c]\nsize = 32M\novercommit = yes\n' >"$CONF"
 	check
 	[ "$status" -eq 0 ]
+}
+
+@test "peers: names, hosts, what can be lent" {
+	refused '[peer]\nhost = a\n' "a peer's name has 1 to 63 letters"
+	refused '[peer a]\n' "$CONF:1: [peer a]: host is missing; give host ="
+	refused '[peer a]\nhost = a\n[peer a]\nhost = b\n' "$CONF:3: [peer a]: there is one already at $CONF:1"
+	refused '[peer a]\nhost = http://a\n' "$CONF:2: [peer a] host = http://a: allowed is the name or the address of a host"
+	refused '[peer a]\nhost = a\nport = 0\n' "allowed is a number from 1 to 65535"
+	refused '[peers]\nname = a\n[peer a]\nhost = b\n' "$CONF:3: [peer a]: that is this host"
+	refused '[peers]\ncopies = 3\n' "$CONF:2: [peers] copies = 3: allowed is a number from 1 to 2"
+	refused '[pool]\npool_max = 64M\n[peers]\nname = a\nlend = 65M\n' \
+		"$CONF:5: [peers] lend = 68157440: allowed is at most pool_max = 67108864"
+	refused '[peers]\nname = .a\n' "allowed are 1 to 63 letters"
+	refused "[peers]\nallow = $(printf 'x%.0s' {1..64})\n" "allowed are 64 names or patterns of at most 63 characters"
+	refused '[peers]\ntls = here\n' "allowed is an absolute path"
+	refused '[peers]\nhost = a\n' "host: unknown key; allowed here are name, address"
 }
 
 @test "a key twice in one file is an error, in a later file it is not" {

@@ -41,6 +41,30 @@ refused()
 	[ "$(json 'd["clients"][0]["socket"]' <"$DIR/list")" = "$DIR/vm1.sock" ]
 }
 
+@test "peer: a host without any" {
+	setup_service
+	run ctl peer list
+	[ "$status" -eq 0 ]
+	says "this host lends nothing"
+	ctl peer list --json >"$DIR/peers"
+	[ "$(json 'd["peers"]' <"$DIR/peers")" = "[]" ]
+	[ "$(json 'd["lending"]' <"$DIR/peers")" = None ]
+	refused 'there is no peer "b"' peer stat b
+	for verb in drain allow deny; do
+		refused 'there is no peer "b"; see tmemctl peer list' peer $verb b
+	done
+}
+
+@test "peer: without certificates the host serves what it has" {
+	write_conf
+	printf '[peers]\nname = a\nca = %s\ntls = %s\n[peer b]\nhost = 127.0.0.1\nport = 1\n' \
+		"$DIR" "$DIR" >>"$CONF"
+	start_tmemd
+	grep -q 'nothing is borrowed or lent: .*cacert.pem' "$LOG"
+	run ctl list
+	[ "$status" -eq 0 ]
+}
+
 @test "list: no clients" {
 	write_conf
 	sed -i '/client vm1/,$d' "$CONF"

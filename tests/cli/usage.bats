@@ -27,7 +27,8 @@ load lib
 
 @test "tmemctl: each command has its help" {
 	for command in list stat metrics set freeze thaw freeable reclaim flush shared-auth domain doctor version \
-		"disk create" "disk list" "disk resize" "disk remove" attach detach; do
+		"disk create" "disk list" "disk resize" "disk remove" "peer list" "peer stat" "peer drain" "peer allow" \
+		"peer deny" attach detach; do
 		run "$TMEMCTL" $command --help
 		[ "$status" -eq 0 ]
 		says "Usage: tmemctl $command"
