@@ -575,21 +575,25 @@ static bool renew_begin(struct store *store)
 	struct renewal *renewal = &away->renewal;
 	uint64_t now = clock_ns();
 	uint16_t no = renewal->holder;
+	unsigned i;
 
 	/* Who is a holder, the first pass finds out. */
 	if (!away->passed)
 		return false;
 	if (now >= atomic_load(&renewal->next_round)) {
 		atomic_store(&renewal->next_round, now + ROUND_NS);
-		for (unsigned i = 1; i <= TIER_HOLDERS; i++)
+		for (i = 1; i <= TIER_HOLDERS; i++)
 			if (atomic_load(&away->holder[i].seen))
 				atomic_store(&away->holder[i].renew, true);
 	}
 	if (!renewal->first || !no || !atomic_load(&away->holder[no].renew)) {
-		for (no = 1; no <= TIER_HOLDERS && !atomic_load(&away->holder[no].renew); no++)
-			;
-		if (no > TIER_HOLDERS)
+		/* In turn: one that comes and goes keeps nobody else waiting. */
+		for (i = 0; i < TIER_HOLDERS; i++)
+			if (atomic_load(&away->holder[(no + i) % TIER_HOLDERS + 1].renew))
+				break;
+		if (i == TIER_HOLDERS)
 			return false;
+		no = (uint16_t)((no + i) % TIER_HOLDERS + 1);
 		renewal->first = 0;
 	}
 	renewal->holder = no;

@@ -33,8 +33,8 @@
 #define HANDLES (OBJECT_PAGES * OBJECTS)
 #define POOL_MAX (24ull << 20)
 #define PERSISTENT (1u << TMEM_POOL_VERSION_SHIFT | TMEM_POOL_PERSIST)
-#define ROUNDS 40
-#define PASSES 6
+#define ROUNDS 10
+#define PASSES 2
 #define STEPS 60000u
 #define PATIENCE (60 * CLOCK_S)
 
