@@ -13,6 +13,8 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define MAX_WATCHED 4096
 
@@ -37,7 +39,17 @@ static struct watched *find(uintptr_t address)
 	return NULL;
 }
 
-/* A guest's memory may be larger than what the host could promise: nothing is reserved. */
+/*
+ * A guest's memory may be larger than what the host could promise: nothing is reserved. The bare
+ * call, for the thread sanitizer takes mmap() for a write to all of the memory, and other threads
+ * go on reading there: what they find is checked like anything that the owner may write.
+ */
+static bool put_zeroes(uintptr_t base, uint64_t bytes)
+{
+	return syscall(SYS_mmap, base, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != -1;
+}
+
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
 	struct watched *w = find((uintptr_t)info->si_addr);
@@ -45,9 +57,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 
 	(void)context;
 	/* Not ours: return to the same instruction and die of it as usual. */
-	if (!w ||
-	    mmap((void *)atomic_load(&w->base), atomic_load(&w->bytes), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+	if (!w || !put_zeroes(atomic_load(&w->base), atomic_load(&w->bytes)))
 		signal(sig, SIG_DFL);
 	else
 		atomic_store(&w->lost, true);
