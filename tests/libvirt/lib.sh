@@ -60,7 +60,7 @@ domain_define()
 {
 	local name=$1 mb=$2 type=qemu
 
-	vm_accel
+	vm_accel debian12
 	[[ ${vm_accel_args[*]} != *kvm* ]] || type=kvm
 	[ -e "$vm_work/kernel" ] || install -m 644 "$(kernel_image debian12)" "$vm_work/kernel"
 	chmod 644 "$vm_work/guest.img"

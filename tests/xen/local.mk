@@ -10,7 +10,7 @@ EXTRA_DIST += \
 
 # Not a test: what fills the pool in the case memory.
 check_PROGRAMS += tests/xen/fill
-tests_xen_fill_SOURCES = tests/xen/programs/fill.c $(PLAYER)
+tests_xen_fill_SOURCES = tests/xen/fill.c $(PLAYER)
 tests_xen_fill_LDADD = $(PLAYER_LIBS)
 
 check-xen: all tests/xen/fill
