@@ -35,7 +35,7 @@ void away_fini(struct store *store)
 	struct away *away = &store->away;
 
 	for (unsigned i = 0; i < STORE_MAX_CLIENTS; i++) {
-		seal_free(store->clients[i].seal);
+		seal_free(atomic_load(&store->clients[i].seal));
 		store->clients[i].seal = NULL;
 	}
 	for (unsigned i = 0; i < NR_SHARDS; i++)
@@ -71,13 +71,13 @@ bool away_key_client(struct store_client *client)
 	struct store *store = client->store;
 	uint8_t key[SEAL_KEY];
 
-	if (client->seal || !store->away.flights)
+	if (atomic_load(&client->seal) || !store->away.flights)
 		return true;
 	if (!client_key(store, client, key))
 		return false;
-	client->seal = seal_new(key);
+	atomic_store(&client->seal, seal_new(key));
 	explicit_bzero(key, sizeof(key));
-	return client->seal != NULL;
+	return atomic_load(&client->seal) != NULL;
 }
 
 /* ---- Entries -------------------------------------------------------------------------------- */

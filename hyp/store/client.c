@@ -207,11 +207,10 @@ static void forget_key(struct store_client *client)
 
 	store_client_set_waker(client, NULL, NULL);
 	atomic_store(&client->rec->keyed, 0);
-	if (!client->seal)
+	if (!atomic_load(&client->seal))
 		return;
 	shards_lock(store);
-	seal_free(client->seal);
-	client->seal = NULL;
+	seal_free(atomic_exchange(&client->seal, NULL));
 	explicit_bzero(&store->arena.away[client - store->clients], AWAY_KEY_BYTES);
 	shards_unlock(store);
 }

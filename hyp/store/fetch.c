@@ -99,7 +99,7 @@ bool still_away(struct store *store, const struct flight *flight)
 bool open_blob(struct store *store, struct flight *flight, uint8_t *bytes)
 {
 	const struct desc *desc = &store->arena.descs[flight->desc - 1];
-	struct seal *seal = store->pools[flight->key.pool].owner->seal;
+	struct seal *seal = atomic_load(&store->pools[flight->key.pool].owner->seal);
 	struct seal_of of = flight_of(flight);
 
 	if (flight->request.len != flight->len || !seal ||

@@ -142,8 +142,8 @@ static struct flight *depart(struct store *store, const struct key *key, uint32_
 	of = flight_of(flight);
 	memcpy(flight->bytes, alloc_bytes(&store->alloc, WORD_LOC(word)), flight->len);
 	number_blob(store, flight);
-	if (!seal_close(store->pools[key->pool].owner->seal, flight->request.blob, &of,
-			flight->bytes, flight->tag)) {
+	if (!seal_close(atomic_load(&store->pools[key->pool].owner->seal), flight->request.blob,
+			&of, flight->bytes, flight->tag)) {
 		flight_end(flight);
 		return NULL;
 	}
@@ -208,7 +208,7 @@ static unsigned send_from(struct store *store, struct store_tier *tier, struct s
 	unsigned nr = 0;
 
 	pthread_mutex_lock(&shard->lock);
-	if (store->pools[pool].owner == client && client->seal &&
+	if (store->pools[pool].owner == client && atomic_load(&client->seal) &&
 	    atomic_load(&store->pools[pool].state) == RECORD_LIVE &&
 	    pool_goes_away(&store->pools[pool]))
 		nr = take_from(store, shard, pool, flights);
@@ -238,7 +238,7 @@ static struct store_client *pick_client(struct store *store)
 		struct store_client *client = &store->clients[i];
 		uint64_t have, min;
 
-		if (!client->rec || !client->seal || !pages_here(client) ||
+		if (!client->rec || !atomic_load(&client->seal) || !pages_here(client) ||
 		    client == atomic_load(&store->lent))
 			continue;
 		have = counter_get(&client->counters[CLIENT_PHYSICAL_BYTES]);

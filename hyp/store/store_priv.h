@@ -103,7 +103,9 @@ struct store_client {
 	_Atomic uint32_t weight;
 	_Atomic uint32_t credits; /* not yet taken by a put */
 	pool_ref_t pools[STORE_MAX_CLIENT_POOLS];
-	struct seal *seal; /* NULL: there was never a tier; admin lock and all shard locks */
+	/* NULL: there was never a tier. Freed under admin and all shard locks: without one, a hint.
+	 */
+	struct seal *_Atomic seal;
 	void (*waker)(void *arg);
 	void *waker_arg;
 	counter_t counters[CLIENT_COUNTER_NR];
